@@ -1,0 +1,106 @@
+/* The options of a run: the one table from which the command line, JSON decoding, help, completions, the echo in the
+ * result and the man page are made. Plain C, no JSON (that is options_json.h). Stateless; any thread. */
+#ifndef ZC_OPTIONS_H
+#define ZC_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+/* The names of the strategies; their rows are in src/strategy/table.c, in the same order. */
+enum zc_strategy_id {
+    ZC_COPY_BLOCKING,
+    ZC_STRATEGY_COUNT,
+};
+
+enum zc_validate { ZC_VALIDATE_NONE, ZC_VALIDATE_FIRST, ZC_VALIDATE_ALL };
+enum zc_wait { ZC_WAIT_POLL, ZC_WAIT_EVENT };
+enum zc_offset { ZC_OFFSET_ROTATE, ZC_OFFSET_FIXED };
+
+enum { ZC_PEER_MAX = 256 };
+
+struct zc_run_options {
+    int strategy;                 /* enum zc_strategy_id; -1 until set: it has no default */
+    char peer[ZC_PEER_MAX];       /* HOST[:PORT], [V6]:PORT or "self"; "" until set: it has no default */
+    uint64_t size_bytes;          /* bytes of one request */
+    double warmup_s;              /* before each window */
+    double measure_s;             /* the length of each window */
+    bool skip_validation;         /* the same as validate = none */
+    bool skip_latency;
+    bool skip_throughput;
+    uint64_t memory_max_bytes;    /* bounds user buffers; the engine lowers it to half of the free memory */
+    uint64_t operations_max;      /* requests in flight at most */
+    uint64_t mr_size_bytes;       /* chunk of the copy strategies */
+    uint64_t footprint_bytes;     /* user buffers cycled through */
+    int offset;                   /* enum zc_offset */
+    int validate;                 /* enum zc_validate */
+    int wait;                     /* enum zc_wait */
+};
+
+enum zc_option_type {
+    ZC_OPTION_SIZE,     /* uint64_t, bytes: 64K, 1M, 1MiB, 1000000 (K, M, G, T and KiB... are powers of 1024) */
+    ZC_OPTION_SECONDS,  /* double, seconds: 1, 0.5 */
+    ZC_OPTION_COUNT,    /* uint64_t */
+    ZC_OPTION_FLAG,     /* bool; takes no value on the command line */
+    ZC_OPTION_CHOICE,   /* int, an index into choices */
+    ZC_OPTION_TEXT,     /* char[], at most max bytes with the terminating zero */
+};
+
+struct zc_option {
+    const char *name;             /* JSON spelling: "mr_size"; the command line has '-' for '_' */
+    const char *metavar;          /* for help: "SIZE", "SECONDS", "N", "poll|event", NULL for flags */
+    enum zc_option_type type;
+    size_t field;                 /* offset in struct zc_run_options */
+    const char *default_text;     /* as a user would type it; NULL: required */
+    double min, max;              /* inclusive; unused for flags and choices */
+    const char *const *choices;   /* NULL-terminated; NULL unless CHOICE */
+    uint32_t strategies;          /* bit per zc_strategy_id: which take it (ZC_ALL_STRATEGIES for general ones) */
+    const char *help;             /* one line, no full stop */
+};
+
+#define ZC_ALL_STRATEGIES UINT32_MAX
+
+/* The table, in the order in which help lists it. Static storage. */
+const struct zc_option *zc_options(size_t *count);
+
+/* Row by name, '-' and '_' alike, with `length` bytes of name considered; NULL if there is none. */
+const struct zc_option *zc_option_find(const char *name, size_t length);
+
+/* The nearest option name for a mistyped one, or NULL if none is near. Static storage. */
+const char *zc_option_nearest(const char *name);
+
+/* Index of `name` in a NULL-terminated list of choices, or -1. */
+int zc_choice_find(const char *const *choices, const char *name);
+
+/* NULL-terminated names by enum zc_strategy_id. Static storage. */
+extern const char *const zc_strategy_names[];
+extern const char *const zc_validate_names[];
+extern const char *const zc_wait_names[];
+extern const char *const zc_offset_names[];
+
+void zc_run_options_init(struct zc_run_options *options);
+
+/* Parse `text` (NULL for a flag) as the option's type, check its range, store it. On error *options is untouched and err
+ * names field, value and limits. 0 or a negative errno. */
+int zc_option_parse(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err);
+
+/* Store an already typed value, with the same range check (used by the JSON decoder): integers and seconds. */
+int zc_option_store_number(const struct zc_option *option, double value, bool integral, struct zc_run_options *options,
+                           struct zc_error *err);
+
+/* What concerns several fields: required ones present, --skip-validation against --validate, nothing left to measure, an option
+ * that the strategy does not take (`given`: a bit per row of the table that the user set). */
+int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct zc_error *err);
+
+/* "64K", "1M", "1MiB", "1000000" -> bytes. The whole text must be consumed. 0, -EINVAL or -ERANGE. */
+int zc_size_parse(const char *text, uint64_t *bytes);
+
+/* Shortest exact form: "64K", "1M", "1000000". Returns buffer. */
+char *zc_size_format(uint64_t bytes, char *buffer, size_t length);
+
+/* Split "HOST[:PORT]", "[V6]:PORT" or a bare V6 address. host: at least ZC_PEER_MAX bytes. port 0 if none was given. */
+int zc_peer_split(const char *peer, char *host, uint16_t *port, struct zc_error *err);
+
+#endif

@@ -1,0 +1,138 @@
+/* The result of a run as plain structs, filled by the engine and encoded by result_json.c. A figure that was not measured is
+ * ZC_UNMEASURED (integers) or NAN (doubles) and becomes null, never 0. Units are in the names. */
+#ifndef ZC_RESULT_H
+#define ZC_RESULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "options.h"
+
+#define ZC_UNMEASURED UINT64_MAX
+enum { ZC_RESULT_SCHEMA_VERSION = 1, ZC_ID_MAX = 40, ZC_NAME_MAX = 64, ZC_SERIES_INTERVAL_NS = 100000000 };
+
+enum zc_run_state { ZC_RUN_DONE, ZC_RUN_FAILED, ZC_RUN_CANCELLED };
+
+/* Percentiles with fewer than 10 / (1 - p) samples behind them are ZC_UNMEASURED. count 0: everything unmeasured. */
+struct zc_latency {
+    uint64_t count;
+    uint64_t min_ns, p50_ns, p90_ns, p95_ns, p99_ns, p99_9_ns, p99_99_ns, max_ns;
+    double mean_ns;
+};
+
+struct zc_throughput {
+    bool measured;
+    uint64_t bytes;             /* of requests that became available inside the window */
+    uint64_t requests;
+    uint64_t duration_ns;
+    uint64_t *series_bytes;     /* bytes completed in each ZC_SERIES_INTERVAL_NS of the window; the last may be shorter.
+                                   malloc'ed at set-up, freed by zc_result_destroy() */
+    size_t series_length;
+};
+
+struct zc_cost {
+    bool measured;              /* false: the event-driven pass did not run; all below unmeasured */
+    uint64_t bytes, requests, duration_ns;  /* of that pass */
+    uint64_t cpu_user_ns, cpu_system_ns;    /* of the run's threads (getrusage RUSAGE_THREAD) */
+    uint64_t device_cpu_ns;     /* of the software device's thread in the same pass; ZC_UNMEASURED on hardware and rxe */
+    uint64_t registrations;     /* ibv_reg_mr calls in the throughput (or else latency) window */
+    uint64_t allocations;       /* allocator calls of the run's threads in that window; ZC_UNMEASURED if not counted */
+};
+
+/* Mean nanoseconds a request, from a pass of its own in which every stage is timed. NAN: not measured or no such stage. */
+struct zc_phases {
+    uint64_t requests;
+    double register_ns, post_ns, wait_ns, copy_ns, deregister_ns;
+};
+
+struct zc_validation {
+    int mode;                   /* enum zc_validate */
+    uint64_t requests, bytes;   /* checked */
+    bool failed;
+    uint64_t first_bad_offset;  /* absolute offset in the peer's region; ZC_UNMEASURED unless failed */
+    uint8_t expected, found;
+};
+
+enum zc_device_kind { ZC_DEVICE_HARDWARE, ZC_DEVICE_RXE, ZC_DEVICE_SOFTWARE };
+
+/* One port of one RDMA device, as ibv_query_device(3), ibv_query_port(3) and sysfs tell. */
+struct zc_device_info {
+    char name[ZC_NAME_MAX];
+    enum zc_device_kind kind;
+    char firmware[ZC_NAME_MAX];
+    uint32_t vendor_id, vendor_part_id;
+    uint8_t port;
+    char port_state[ZC_NAME_MAX];       /* "ACTIVE", "DOWN", ... */
+    char link_layer[ZC_NAME_MAX];       /* "Ethernet", "InfiniBand" */
+    uint32_t active_mtu, max_mtu;       /* bytes */
+    char netdev[ZC_NAME_MAX];           /* "" if unknown */
+    char address[ZC_NAME_MAX];          /* IP address of the port's GID table that rdma_cm can use, "" if none */
+    double rate_gbit_per_s;             /* nominal, from width and speed; NAN on rxe and the software device */
+    int numa_node;                      /* -1 if unknown */
+    uint32_t max_qp, max_cqe, max_qp_wr, max_sge, max_qp_rd_atom, max_qp_init_rd_atom;
+    uint64_t max_mr_size_bytes, max_msg_size_bytes;
+    bool odp;
+};
+
+/* What the run was measured on. */
+struct zc_environment {
+    char host[ZC_NAME_MAX], kernel[128], cpu[128], zcrdma_version[ZC_NAME_MAX];
+    uint32_t cpus_online, numa_nodes;
+    uint64_t memory_bytes, memory_free_bytes, page_size_bytes, llc_bytes;   /* llc: last-level cache, ZC_UNMEASURED if unknown */
+    char transparent_hugepage[ZC_NAME_MAX]; /* "always", "madvise", "never" */
+    uint64_t memlock_limit_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX is unlimited */
+    char fork_safe[ZC_NAME_MAX], hugepages_safe[ZC_NAME_MAX];   /* RDMAV_FORK_SAFE, RDMAV_HUGEPAGES_SAFE; "" unset */
+    struct zc_device_info device;
+};
+
+/* What the options came to. */
+struct zc_terms {
+    uint64_t inflight;                  /* requests kept in flight in the throughput window */
+    uint64_t footprint_bytes, buffers;  /* user buffers cycled through, all together, and how many */
+    uint64_t huge_page_bytes;           /* of the user buffers, as obtained; ZC_UNMEASURED if unknown */
+    uint64_t chunk_bytes, chunks;       /* of one request */
+    uint64_t staging_bytes, staging_slots;
+    uint64_t memory_max_bytes;          /* after lowering to half of the free memory */
+    uint32_t qps, outstanding_reads;    /* READs in flight a QP, negotiated */
+    uint64_t max_read_bytes;            /* of one READ */
+    int memory_numa_node, thread_numa_node; /* -1: not bound */
+};
+
+struct zc_peer_info {
+    char host[ZC_PEER_MAX];
+    char address[ZC_NAME_MAX];
+    uint16_t port;
+    uint64_t region_bytes;              /* 0: never learned */
+};
+
+struct zc_result {
+    char id[ZC_ID_MAX];
+    enum zc_run_state state;
+    struct zc_error error;              /* kind ZC_ERR_NONE unless failed or cancelled */
+    struct zc_run_options config;
+    struct zc_peer_info peer;
+    int64_t started_unix_ns, finished_unix_ns;  /* CLOCK_REALTIME; 0: never */
+    struct zc_environment environment;
+    struct zc_terms terms;
+    struct zc_latency available, reclaimed;
+    struct zc_throughput throughput;
+    struct zc_cost cost;
+    struct zc_phases phases;
+    struct zc_validation validation;
+};
+
+/* Everything unmeasured; no allocation. */
+void zc_result_init(struct zc_result *result);
+void zc_result_destroy(struct zc_result *result);
+
+extern const char *const zc_run_state_names[];      /* "done", "failed", "cancelled" */
+extern const char *const zc_device_kind_names[];    /* "hardware", "rxe", "software" */
+
+/* Where a run is, written by its thread and read by any other (all fields atomic; a torn pair costs a flicker only). */
+enum zc_phase { ZC_PHASE_QUEUED, ZC_PHASE_CONNECT, ZC_PHASE_SETUP, ZC_PHASE_VALIDATE, ZC_PHASE_WARMUP, ZC_PHASE_LATENCY,
+                ZC_PHASE_THROUGHPUT, ZC_PHASE_PHASES, ZC_PHASE_COST, ZC_PHASE_END };
+extern const char *const zc_phase_names[];
+
+#endif

@@ -1,0 +1,54 @@
+/* The requester's side: one session with a peer, connected in the calling thread with a deadline for every step. rdma_cm only.
+ * The responder's side is responder.h. */
+#ifndef ZC_CONNECTION_H
+#define ZC_CONNECTION_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "completion.h"
+#include "device.h"
+#include "error.h"
+
+struct zc_connection;
+
+struct zc_connection_params {
+    const char *host;               /* name or address; the device's own address for "self" */
+    uint16_t port;
+    uint32_t qps;                   /* 1.. */
+    uint32_t send_slots;            /* READs that one QP must be able to hold */
+    uint32_t timeout_ms;            /* for the whole set-up */
+    int cancel_fd;                  /* readable: give up with ZC_ERR_CANCELLED; -1: none */
+    struct zc_completion *completion;   /* data completions of all QPs; borrowed, outlives the connection */
+};
+
+/* What WELCOME told. */
+struct zc_remote {
+    uint64_t address, size_bytes, pattern_seed;
+    uint32_t rkey;
+    char numeric_address[ZC_NAME_MAX];
+    uint16_t port;
+};
+
+/* Resolve, connect every QP, HELLO, WELCOME. Errors are ZC_ERR_PEER in words that a user understands: does not resolve, no answer
+ * within N ms, refused (nobody listens on port P), speaks another protocol, speaks version V, too many sessions, ... */
+int zc_connection_open(const struct zc_device *device, const struct zc_connection_params *params, struct zc_connection **connection,
+                       struct zc_error *err);
+/* BYE (best effort), disconnect, destroy; never blocks longer than a second; NULL is allowed. Outstanding WRs are flushed, their
+ * completions are dropped. */
+void zc_connection_close(struct zc_connection *connection);
+
+const struct zc_remote *zc_connection_remote(const struct zc_connection *connection);
+struct ibv_qp *zc_connection_qp(const struct zc_connection *connection, uint32_t index);
+uint32_t zc_connection_qp_count(const struct zc_connection *connection);
+uint32_t zc_connection_outstanding_reads(const struct zc_connection *connection);  /* a QP: what both sides agreed on, >= 1 */
+uint64_t zc_connection_max_read_bytes(const struct zc_connection *connection);     /* of one READ: 2 GiB - 1 or max_msg_sz */
+
+/* Has the peer gone (DISCONNECTED, BYE, async QP error)? Looks at its descriptors without blocking; call it every few
+ * milliseconds while waiting, and when a completion fails. 0, or -ENOTCONN with err filled. */
+int zc_connection_check(struct zc_connection *connection, struct zc_error *err);
+/* Descriptor that becomes readable when zc_connection_check() has something to say (an epoll instance). */
+int zc_connection_fd(const struct zc_connection *connection);
+
+#endif

@@ -1,0 +1,55 @@
+/* The responder's side: an rdma_cm listener and the sessions that it accepted. It never blocks and has no thread: the owner
+ * watches one descriptor and calls zc_responder_process() when it is readable and at least every 100 ms (deadlines).
+ * One owner thread for everything here. */
+#ifndef ZC_RESPONDER_H
+#define ZC_RESPONDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device.h"
+#include "error.h"
+#include "region.h"
+
+struct zc_responder;
+
+enum zc_log_level { ZC_LOG_ERROR, ZC_LOG_WARNING, ZC_LOG_INFO, ZC_LOG_DEBUG };
+
+struct zc_responder_params {
+    const struct zc_device *device;
+    const struct zc_region *region;
+    const char *listen_address;     /* NULL or "": any address of any device; else a numeric address */
+    uint16_t port;                  /* 0: any free one */
+    uint32_t max_sessions, max_qps_per_session;
+    uint32_t hello_timeout_ms;      /* between accept and HELLO */
+    void (*log)(void *arg, enum zc_log_level level, const char *message);  /* one line that names the session; may be NULL */
+    void *log_arg;
+};
+
+struct zc_session_info {
+    uint64_t id;                    /* local, 1.. in order of arrival */
+    char peer[ZC_NAME_MAX];         /* ADDRESS:PORT */
+    uint32_t qps;
+    bool welcomed;                  /* HELLO has come and WELCOME has gone */
+    double age_s;
+    uint32_t outstanding_reads;
+};
+
+struct zc_responder_stats {
+    uint64_t sessions_open, sessions_total, sessions_refused;
+    uint64_t ended_bye, ended_disconnected, ended_error, ended_timeout, ended_closed;
+};
+
+int zc_responder_create(const struct zc_responder_params *params, struct zc_responder **responder, struct zc_error *err);
+/* Tell every session BYE, release everything. */
+void zc_responder_destroy(struct zc_responder *responder);
+
+int zc_responder_fd(const struct zc_responder *responder);      /* an epoll instance over cm channel, completion channel, async_fd */
+void zc_responder_process(struct zc_responder *responder);      /* a bounded amount of work */
+uint16_t zc_responder_port(const struct zc_responder *responder);
+void zc_responder_stats(const struct zc_responder *responder, struct zc_responder_stats *stats);
+size_t zc_responder_sessions(const struct zc_responder *responder, struct zc_session_info *infos, size_t max); /* how many exist */
+bool zc_responder_close_session(struct zc_responder *responder, uint64_t id);   /* false: no such session */
+
+#endif

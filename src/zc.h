@@ -1,0 +1,15 @@
+/* The public face of libzcrdma: everything a program needs to measure, to serve a region, or to post. */
+#ifndef ZC_H
+#define ZC_H
+
+#include "connection.h"
+#include "counters.h"
+#include "device.h"
+#include "measure.h"
+#include "memory.h"
+#include "pattern.h"
+#include "post.h"
+#include "region.h"
+#include "responder.h"
+
+#endif
