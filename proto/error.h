@@ -31,12 +31,18 @@ struct zc_error {
     char message[ZC_ERROR_MESSAGE_MAX];  /* one line, no full stop, names the field, run, peer or limit */
 };
 
-/* Fill *err (may be NULL). `field` may be NULL. Returns `errnum` if it is not 0, else -EINVAL, so that callers can write
- * `return zc_error_set(err, ...)`. Any thread. */
+/* Fill *err (may be NULL). `field` may be NULL; `errnum` may have either sign. Returns the negative errno, -EINVAL for 0, so that
+ * callers can write `return zc_error_set(err, ...)`. The message becomes one line of UTF-8 whatever its arguments held: control
+ * characters and stray bytes turn into '?'. Any thread. */
 int zc_error_set(struct zc_error *err, enum zc_error_kind kind, int errnum, const char *field, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* The kind's stable lower-case name, as in `error.kind` of a result: "invalid", "peer", "memlock", ... Static storage. */
 const char *zc_error_kind_name(enum zc_error_kind kind);
+/* The reverse, for whoever receives an error; ZC_ERR_INTERNAL for a name that is not known. */
+enum zc_error_kind zc_error_kind_find(const char *name);
+
+/* Turn control characters and bytes that are not UTF-8 into '?', in place. Returns `text`. Any thread. */
+char *zc_text_clean(char *text);
 
 #endif

@@ -54,7 +54,8 @@ struct zc_option {
     enum zc_option_type type;
     size_t field;                 /* offset in struct zc_run_options */
     const char *default_text;     /* as a user would type it; NULL: required */
-    double min, max;              /* inclusive; unused for flags and choices */
+    uint64_t min, max;            /* inclusive: bytes of a size, counts; TEXT: max is the field's length with its zero */
+    double min_s, max_s;          /* inclusive, SECONDS only */
     const char *const *choices;   /* NULL-terminated; NULL unless CHOICE */
     uint32_t strategies;          /* bit per zc_strategy_id: which take it (ZC_ALL_STRATEGIES for general ones) */
     const char *help;             /* one line, no full stop */
@@ -74,6 +75,9 @@ const char *zc_option_nearest(const char *name);
 /* Index of `name` in a NULL-terminated list of choices, or -1. */
 int zc_choice_find(const char *const *choices, const char *name);
 
+/* The nearest choice for a mistyped one ('-' and '_' alike), or NULL if none is near. */
+const char *zc_choice_nearest(const char *const *choices, const char *name);
+
 /* NULL-terminated names by enum zc_strategy_id. Static storage. */
 extern const char *const zc_strategy_names[];
 extern const char *const zc_validate_names[];
@@ -86,21 +90,25 @@ void zc_run_options_init(struct zc_run_options *options);
  * names field, value and limits. 0 or a negative errno. */
 int zc_option_parse(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err);
 
-/* Store an already typed value, with the same range check (used by the JSON decoder): integers and seconds. */
-int zc_option_store_number(const struct zc_option *option, double value, bool integral, struct zc_run_options *options,
-                           struct zc_error *err);
+/* Store an already typed value with the same range check (used by the JSON decoder): sizes and counts. */
+int zc_option_store_integer(const struct zc_option *option, uint64_t value, struct zc_run_options *options, struct zc_error *err);
+/* The same for seconds. NaN and infinity are refused. */
+int zc_option_store_seconds(const struct zc_option *option, double value, struct zc_run_options *options, struct zc_error *err);
+/* -EINVAL with "FIELD: VALUE is not a size (use for instance ...)" for a value that is not of the option's type. */
+int zc_option_wrong_type(const struct zc_option *option, const char *value, struct zc_error *err);
 
-/* What concerns several fields: required ones present, --skip-validation against --validate, nothing left to measure, an option
- * that the strategy does not take (`given`: a bit per row of the table that the user set). */
+/* What concerns several fields: required ones present, --skip-validation against --validate (afterwards both say the same),
+ * nothing left to measure, an option that the strategy does not take (`given`: a bit per row of the table that the user set). */
 int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct zc_error *err);
 
-/* "64K", "1M", "1MiB", "1000000" -> bytes. The whole text must be consumed. 0, -EINVAL or -ERANGE. */
+/* "64K", "1M", "1MiB", "1000000" -> bytes. The whole text must be consumed. 0, -EINVAL, or -ERANGE beyond 64 bits. */
 int zc_size_parse(const char *text, uint64_t *bytes);
 
 /* Shortest exact form: "64K", "1M", "1000000". Returns buffer. */
 char *zc_size_format(uint64_t bytes, char *buffer, size_t length);
 
-/* Split "HOST[:PORT]", "[V6]:PORT" or a bare V6 address. host: at least ZC_PEER_MAX bytes. port 0 if none was given. */
+/* Split "HOST[:PORT]", "[V6][:PORT]" or a bare V6 address (both may carry %ZONE). host: at least ZC_PEER_MAX bytes, without
+ * brackets. port 0 if none was given. Names are checked for their characters only, nothing is resolved. 0 or -EINVAL. */
 int zc_peer_split(const char *peer, char *host, uint16_t *port, struct zc_error *err);
 
 #endif

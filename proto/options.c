@@ -1,0 +1,286 @@
+/* The table of run options and what is done with a row of it: parse, check, store. See options.h. */
+#include "options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB (UINT64_C(1) << 10)
+#define GIB (UINT64_C(1) << 30)
+#define TIB (UINT64_C(1) << 40)
+
+const char *const zc_strategy_names[] = { [ZC_COPY_BLOCKING] = "copy_blocking", NULL };
+const char *const zc_validate_names[] = {
+    [ZC_VALIDATE_NONE] = "none", [ZC_VALIDATE_FIRST] = "first", [ZC_VALIDATE_ALL] = "all", NULL,
+};
+const char *const zc_wait_names[] = { [ZC_WAIT_POLL] = "poll", [ZC_WAIT_EVENT] = "event", NULL };
+const char *const zc_offset_names[] = { [ZC_OFFSET_ROTATE] = "rotate", [ZC_OFFSET_FIXED] = "fixed", NULL };
+
+#define FIELD(name) offsetof(struct zc_run_options, name)
+#define STRATEGY(id) (UINT32_C(1) << (id))
+#define COPY_STRATEGIES STRATEGY(ZC_COPY_BLOCKING)
+
+static const struct zc_option table[] = {
+    { .name = "strategy", .metavar = "NAME", .type = ZC_OPTION_CHOICE, .field = FIELD(strategy), .choices = zc_strategy_names,
+      .strategies = ZC_ALL_STRATEGIES, .help = "way of reading remote memory that is measured" },
+    { .name = "peer", .metavar = "HOST[:PORT]", .type = ZC_OPTION_TEXT, .field = FIELD(peer), .max = ZC_PEER_MAX,
+      .strategies = ZC_ALL_STRATEGIES, .help = "host whose region is read; self is the daemon's own device" },
+    { .name = "size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(size_bytes), .default_text = "1M", .min = 1,
+      .max = TIB, .strategies = ZC_ALL_STRATEGIES, .help = "bytes of one request" },
+    { .name = "warmup", .metavar = "SECONDS", .type = ZC_OPTION_SECONDS, .field = FIELD(warmup_s), .default_text = "1", .min_s = 0,
+      .max_s = 3600, .strategies = ZC_ALL_STRATEGIES, .help = "warm-up before each measured window" },
+    { .name = "measure", .metavar = "SECONDS", .type = ZC_OPTION_SECONDS, .field = FIELD(measure_s), .default_text = "10",
+      .min_s = 0.001, .max_s = 86400, .strategies = ZC_ALL_STRATEGIES, .help = "length of each measured window" },
+    { .name = "skip_validation", .type = ZC_OPTION_FLAG, .field = FIELD(skip_validation), .default_text = "false",
+      .strategies = ZC_ALL_STRATEGIES, .help = "do not compare the bytes read; the same as validate none" },
+    { .name = "skip_latency", .type = ZC_OPTION_FLAG, .field = FIELD(skip_latency), .default_text = "false",
+      .strategies = ZC_ALL_STRATEGIES, .help = "do not measure latency" },
+    { .name = "skip_throughput", .type = ZC_OPTION_FLAG, .field = FIELD(skip_throughput), .default_text = "false",
+      .strategies = ZC_ALL_STRATEGIES, .help = "do not measure throughput" },
+    { .name = "memory_max", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(memory_max_bytes), .default_text = "1G",
+      .min = 1, .max = TIB, .strategies = ZC_ALL_STRATEGIES,
+      .help = "user buffers at most, never more than half of the free memory" },
+    { .name = "operations_max", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(operations_max), .default_text = "64",
+      .min = 1, .max = 65536, .strategies = ZC_ALL_STRATEGIES, .help = "requests in flight at most (blocking strategies have one)" },
+    { .name = "mr_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(mr_size_bytes), .default_text = "256K", .min = 1,
+      .max = GIB, .strategies = COPY_STRATEGIES, .help = "chunk of the copy strategies: one READ into staging memory" },
+    { .name = "validate", .metavar = "none|first|all", .type = ZC_OPTION_CHOICE, .field = FIELD(validate), .default_text = "first",
+      .choices = zc_validate_names, .strategies = ZC_ALL_STRATEGIES, .help = "which requests are compared with the peer's pattern" },
+    { .name = "wait", .metavar = "poll|event", .type = ZC_OPTION_CHOICE, .field = FIELD(wait), .default_text = "poll",
+      .choices = zc_wait_names, .strategies = ZC_ALL_STRATEGIES, .help = "poll for completions or sleep until the device tells" },
+    { .name = "footprint", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(footprint_bytes), .default_text = "256M",
+      .min = 1, .max = TIB, .strategies = ZC_ALL_STRATEGIES, .help = "user buffers cycled through, so that they outgrow the caches" },
+    { .name = "offset", .metavar = "rotate|fixed", .type = ZC_OPTION_CHOICE, .field = FIELD(offset), .default_text = "rotate",
+      .choices = zc_offset_names, .strategies = ZC_ALL_STRATEGIES, .help = "advance through the peer's region or read one place" },
+};
+enum { OPTION_COUNT = sizeof(table) / sizeof(table[0]) };
+_Static_assert(OPTION_COUNT <= 64, "`given` has a bit a row");
+_Static_assert(ZC_STRATEGY_COUNT <= 32, "`strategies` has a bit a strategy");
+
+/* What a value of each type is called in errors, and examples. */
+static const char *const type_words[] = {
+    [ZC_OPTION_SIZE] = "a size (use for instance 64K, 1M, 1MiB or 1000000)",
+    [ZC_OPTION_SECONDS] = "a number of seconds (use for instance 10 or 0.5)",
+    [ZC_OPTION_COUNT] = "a whole number",
+    [ZC_OPTION_FLAG] = "true or false",
+    [ZC_OPTION_CHOICE] = "text",
+    [ZC_OPTION_TEXT] = "text",
+};
+
+const struct zc_option *zc_options(size_t *count)
+{
+    *count = OPTION_COUNT;
+    return table;
+}
+
+static uint64_t bit_of(const char *name)
+{
+    return UINT64_C(1) << (zc_option_find(name, strlen(name)) - table);
+}
+
+static void *field_of(const struct zc_option *option, struct zc_run_options *options)
+{
+    return (char *)options + option->field;
+}
+
+/* A value as the user wrote it, short enough for a message. */
+struct quoted {
+    char text[80];
+};
+static struct quoted quote(const char *value)
+{
+    struct quoted quoted;
+    bool long_one = strlen(value) > 64;
+
+    snprintf(quoted.text, sizeof(quoted.text), "\"%.*s%s\"", long_one ? 60 : 64, value, long_one ? "..." : "");
+    return quoted;
+}
+
+int zc_option_wrong_type(const struct zc_option *option, const char *value, struct zc_error *err)
+{
+    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: %s is not %s", option->name, value,
+                        type_words[option->type]);
+}
+
+/* `value` is NULL when the number itself cannot be shown (more than 64 bits). */
+static int out_of_range(const struct zc_option *option, const char *value, bool below, struct zc_error *err)
+{
+    char limit[32];
+
+    if (option->type == ZC_OPTION_SIZE)
+        zc_size_format(below ? option->min : option->max, limit, sizeof(limit));
+    else if (option->type == ZC_OPTION_SECONDS)
+        snprintf(limit, sizeof(limit), "%g", below ? option->min_s : option->max_s);
+    else
+        snprintf(limit, sizeof(limit), "%llu", (unsigned long long)(below ? option->min : option->max));
+    return zc_error_set(err, ZC_ERR_INVALID, ERANGE, option->name, "%s: %s is %s of %s", option->name, value,
+                        below ? "below the minimum" : "above the maximum", limit);
+}
+
+int zc_option_store_integer(const struct zc_option *option, uint64_t value, struct zc_run_options *options, struct zc_error *err)
+{
+    char text[32];
+
+    if (value < option->min || value > option->max) {
+        if (option->type == ZC_OPTION_SIZE)
+            zc_size_format(value, text, sizeof(text));
+        else
+            snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+        return out_of_range(option, text, value < option->min, err);
+    }
+    *(uint64_t *)field_of(option, options) = value;
+    return 0;
+}
+
+int zc_option_store_seconds(const struct zc_option *option, double value, struct zc_run_options *options, struct zc_error *err)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%g", value);
+    if (!isfinite(value))
+        return zc_option_wrong_type(option, text, err);
+    if (value < option->min_s || value > option->max_s)
+        return out_of_range(option, text, value < option->min_s, err);
+    *(double *)field_of(option, options) = value;
+    return 0;
+}
+
+static int parse_integer(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
+{
+    uint64_t value = 0;
+    int rc;
+
+    if (option->type == ZC_OPTION_SIZE) {
+        rc = zc_size_parse(text, &value);
+    } else if (*text == '\0' || text[strspn(text, "0123456789")] != '\0') {
+        rc = -EINVAL;
+    } else {
+        errno = 0;
+        value = strtoull(text, NULL, 10);
+        rc = -errno;
+    }
+    if (rc == -ERANGE)
+        return out_of_range(option, quote(text).text, false, err);
+    if (rc != 0)
+        return zc_option_wrong_type(option, quote(text).text, err);
+    return zc_option_store_integer(option, value, options, err);
+}
+
+static int parse_seconds(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
+{
+    char *end;
+    double value;
+
+    /* Digits and a point only: strtod(3) would also take "nan", "0x10" and " 1". */
+    if (text[strspn(text, "0123456789.")] != '\0' || strpbrk(text, "0123456789") == NULL)
+        return zc_option_wrong_type(option, quote(text).text, err);
+    value = strtod(text, &end);
+    if (*end != '\0')
+        return zc_option_wrong_type(option, quote(text).text, err);
+    return zc_option_store_seconds(option, value, options, err);
+}
+
+static int parse_choice(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
+{
+    int index = zc_choice_find(option->choices, text);
+    const char *nearest, *what = option->name;
+    char list[160] = "";
+
+    if (index >= 0) {
+        *(int *)field_of(option, options) = index;
+        return 0;
+    }
+    nearest = zc_choice_nearest(option->choices, text);
+    if (nearest != NULL)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, what, "%s: %s is not a %s (did you mean %s?)", what, quote(text).text,
+                            option->choices == zc_strategy_names ? "strategy" : "choice", nearest);
+    for (int i = 0; option->choices[i] != NULL; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "", option->choices[i]);
+    }
+    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, what, "%s: %s is not one of %s", what, quote(text).text, list);
+}
+
+static int parse_text(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
+{
+    if (*text == '\0')
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: it is empty", option->name);
+    if (strlen(text) >= option->max)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: %zu characters are above the maximum of %llu",
+                            option->name, strlen(text), (unsigned long long)option->max - 1);
+    strcpy(field_of(option, options), text);
+    return 0;
+}
+
+int zc_option_parse(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
+{
+    if (option->type == ZC_OPTION_FLAG) {
+        if (text != NULL && strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
+            return zc_option_wrong_type(option, quote(text).text, err);
+        *(bool *)field_of(option, options) = text == NULL || strcmp(text, "true") == 0;
+        return 0;
+    }
+    if (text == NULL)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: the value is missing", option->name);
+
+    switch (option->type) {
+    case ZC_OPTION_SIZE:
+    case ZC_OPTION_COUNT:
+        return parse_integer(option, text, options, err);
+    case ZC_OPTION_SECONDS:
+        return parse_seconds(option, text, options, err);
+    case ZC_OPTION_CHOICE:
+        return parse_choice(option, text, options, err);
+    case ZC_OPTION_TEXT:
+    case ZC_OPTION_FLAG:
+        break;
+    }
+    return parse_text(option, text, options, err);
+}
+
+void zc_run_options_init(struct zc_run_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    options->strategy = -1;
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (table[i].default_text != NULL)
+            zc_option_parse(&table[i], table[i].default_text, options, NULL);   /* a test holds that none fails */
+}
+
+static int check_validation(struct zc_run_options *options, uint64_t given, struct zc_error *err)
+{
+    if (options->skip_validation && (given & bit_of("validate")) != 0 && options->validate != ZC_VALIDATE_NONE)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "validate",
+                            "skip_validation and validate %s contradict each other: give one of them",
+                            zc_validate_names[options->validate]);
+    if (options->skip_validation)
+        options->validate = ZC_VALIDATE_NONE;
+    options->skip_validation = options->validate == ZC_VALIDATE_NONE;
+    return 0;
+}
+
+int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct zc_error *err)
+{
+    char host[ZC_PEER_MAX];
+    uint16_t port;
+    int rc;
+
+    if (options->strategy < 0 || options->strategy >= ZC_STRATEGY_COUNT)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "strategy", "strategy: it is required (for instance %s)",
+                            zc_strategy_names[ZC_COPY_BLOCKING]);
+    if (options->peer[0] == '\0')
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "peer", "peer: it is required (a host, HOST:PORT, or self)");
+    rc = zc_peer_split(options->peer, host, &port, err);
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if ((given >> i & 1) != 0 && (table[i].strategies & STRATEGY(options->strategy)) == 0)
+            return zc_error_set(err, ZC_ERR_INVALID, EINVAL, table[i].name, "%s: the strategy %s does not take it", table[i].name,
+                                zc_strategy_names[options->strategy]);
+    if (options->skip_latency && options->skip_throughput)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "skip_throughput",
+                            "skip_latency and skip_throughput together leave nothing to measure");
+    return check_validation(options, given, err);
+}
