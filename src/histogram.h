@@ -13,7 +13,8 @@ struct zc_histogram *zc_histogram_create(void);     /* NULL without memory */
 void zc_histogram_destroy(struct zc_histogram *histogram);
 void zc_histogram_reset(struct zc_histogram *histogram);
 void zc_histogram_record(struct zc_histogram *histogram, uint64_t value_ns);
-/* Nearest-rank quantile, 0 < p <= 1: the bucket's midpoint clamped to [min, max]; ZC_UNMEASURED when empty. */
+/* Nearest-rank quantile, 0 < p <= 1: the bucket's midpoint clamped to [min, max], the last rank the exact maximum;
+ * ZC_UNMEASURED when empty. */
 uint64_t zc_histogram_quantile(const struct zc_histogram *histogram, double p);
 /* Everything that a result says, null rule included. */
 void zc_histogram_summarise(const struct zc_histogram *histogram, struct zc_latency *latency);
