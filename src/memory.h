@@ -14,10 +14,12 @@ struct zc_buffer {
     void *address;          /* page-aligned; NULL: none */
     size_t length_bytes;    /* as asked for */
     size_t mapped_bytes;
+    int numa_node;          /* the node it is bound to, -1: not bound */
 };
 
-/* Anonymous private memory (mmap(2)), advised for the default kind of pages, bound to `numa_node` (-1: not) and written
- * once on every page, so that no fault happens later. ZC_ERR_RESOURCE names the size. */
+/* Anonymous private memory (mmap(2)) of the system's default kind of pages between two inaccessible pages, bound to `numa_node`
+ * (-1: not; where binding is impossible or forbidden, as in many containers, buffer->numa_node tells) and written once on every
+ * page, so that no fault happens later. ZC_ERR_RESOURCE names the size. */
 int zc_buffer_create(size_t length_bytes, int numa_node, struct zc_buffer *buffer, struct zc_error *err);
 void zc_buffer_destroy(struct zc_buffer *buffer);
 /* Bytes of it on huge pages now (/proc/self/smaps); ZC_UNMEASURED if unknown. Allocates; not on the data path. */

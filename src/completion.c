@@ -1,0 +1,119 @@
+/* A CQ on a completion channel of its own: see completion.h. */
+#include "completion.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "counters.h"
+
+/* ibv_ack_cq_events(3) takes a mutex; ibv_destroy_cq(3) waits until every event is acknowledged. */
+enum { ACK_BATCH = 256 };
+
+struct zc_completion {
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    unsigned unacknowledged;
+};
+
+int zc_completion_create(const struct zc_device *device, int cqe, struct zc_completion **completion, struct zc_error *err)
+{
+    struct ibv_context *context = zc_device_context(device);
+    struct zc_completion *c = calloc(1, sizeof(*c));
+    if (!c)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a completion queue");
+
+    int rc;
+    c->channel = ibv_create_comp_channel(context);
+    if (!c->channel) {
+        rc = zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot create a completion channel: %m");
+        goto free_completion;
+    }
+    zc_count(&zc_counters.channels, 1);
+    int flags = fcntl(c->channel->fd, F_GETFL);
+    if (flags < 0 || fcntl(c->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+        rc = zc_error_set(err, ZC_ERR_INTERNAL, -errno, NULL, "cannot make the completion channel non-blocking: %m");
+        goto destroy_channel;
+    }
+    c->cq = ibv_create_cq(context, cqe, c, c->channel, 0);
+    if (!c->cq) {
+        rc = zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot create a completion queue of %d entries (%s allows %u): %m",
+                          cqe, zc_device_info(device)->name, zc_device_info(device)->max_cqe);
+        goto destroy_channel;
+    }
+    zc_count(&zc_counters.cqs, 1);
+    *completion = c;
+    return 0;
+
+destroy_channel:
+    ibv_destroy_comp_channel(c->channel);
+    zc_count(&zc_counters.channels, -1);
+free_completion:
+    free(c);
+    return rc;
+}
+
+void zc_completion_destroy(struct zc_completion *completion)
+{
+    if (!completion)
+        return;
+    ibv_ack_cq_events(completion->cq, completion->unacknowledged);
+    ibv_destroy_cq(completion->cq);
+    zc_count(&zc_counters.cqs, -1);
+    ibv_destroy_comp_channel(completion->channel);
+    zc_count(&zc_counters.channels, -1);
+    free(completion);
+}
+
+struct ibv_cq *zc_completion_cq(const struct zc_completion *completion)
+{
+    return completion->cq;
+}
+
+int zc_completion_fd(const struct zc_completion *completion)
+{
+    return completion->channel->fd;
+}
+
+int zc_completion_poll(struct zc_completion *completion, int max, struct ibv_wc *wcs)
+{
+    int count = ibv_poll_cq(completion->cq, max, wcs);
+    return count >= 0 ? count : -EIO;
+}
+
+int zc_completion_rearm(struct zc_completion *completion)
+{
+    struct ibv_cq *cq;
+    void *cq_context;
+    /* One event at most is pending: the CQ raises one each time it was armed, and each arming here is preceded by this read. */
+    if (ibv_get_cq_event(completion->channel, &cq, &cq_context) == 0) {
+        if (++completion->unacknowledged >= ACK_BATCH) {
+            ibv_ack_cq_events(completion->cq, completion->unacknowledged);
+            completion->unacknowledged = 0;
+        }
+    } else if (errno != EAGAIN && errno != EINTR) {
+        return -errno;
+    }
+    int rc = ibv_req_notify_cq(completion->cq, 0);
+    return rc > 0 ? -rc : rc;
+}
+
+int zc_completion_wait(struct zc_completion *completion, int wake_fd, uint64_t deadline_ns)
+{
+    struct pollfd fds[2] = {
+        {.fd = completion->channel->fd, .events = POLLIN},
+        {.fd = wake_fd, .events = POLLIN},      /* poll(2) ignores -1 */
+    };
+    for (;;) {
+        uint64_t now_ns = zc_now_ns();
+        uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+        struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000u), .tv_nsec = (long)(left_ns % 1000000000u)};
+        int ready = ppoll(fds, 2, &left, NULL);
+        if (ready >= 0)
+            return fds[0].revents ? 1 : 0;
+        if (errno != EINTR)
+            return -errno;
+    }
+}

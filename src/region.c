@@ -1,0 +1,68 @@
+/* The exposed memory: a buffer, filled with the pattern, with one MR: see region.h. */
+#include "region.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "memory.h"
+#include "pattern.h"
+
+struct zc_region {
+    struct zc_buffer buffer;
+    struct ibv_mr *mr;
+    uint64_t seed;
+};
+
+int zc_region_create(const struct zc_device *device, size_t size_bytes, uint64_t pattern_seed, struct zc_region **region,
+                     struct zc_error *err)
+{
+    struct zc_region *r = calloc(1, sizeof(*r));
+    if (!r)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a region");
+    r->seed = pattern_seed;
+
+    int rc = zc_buffer_create(size_bytes, zc_device_info(device)->numa_node, &r->buffer, err);
+    if (rc)
+        goto free_region;
+    zc_pattern_fill(r->buffer.address, size_bytes, 0, pattern_seed);
+    rc = zc_mr_register(device, r->buffer.address, size_bytes, IBV_ACCESS_REMOTE_READ, "the region", &r->mr, err);
+    if (rc)
+        goto destroy_buffer;
+    *region = r;
+    return 0;
+
+destroy_buffer:
+    zc_buffer_destroy(&r->buffer);
+free_region:
+    free(r);
+    return rc;
+}
+
+void zc_region_destroy(struct zc_region *region)
+{
+    if (!region)
+        return;
+    zc_mr_deregister(region->mr);
+    zc_buffer_destroy(&region->buffer);
+    free(region);
+}
+
+uint64_t zc_region_address(const struct zc_region *region)
+{
+    return (uint64_t)(uintptr_t)region->buffer.address;
+}
+
+size_t zc_region_size(const struct zc_region *region)
+{
+    return region->buffer.length_bytes;
+}
+
+uint32_t zc_region_rkey(const struct zc_region *region)
+{
+    return region->mr->rkey;
+}
+
+uint64_t zc_region_seed(const struct zc_region *region)
+{
+    return region->seed;
+}
