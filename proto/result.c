@@ -52,6 +52,7 @@ void zc_result_init(struct zc_result *result)
     result->cost.device_cpu_ns = result->cost.registrations = result->cost.allocations = ZC_UNMEASURED;
     result->phases.register_ns = result->phases.post_ns = result->phases.wait_ns = NAN;
     result->phases.copy_ns = result->phases.deregister_ns = NAN;
+    result->validation.mode = result->config.validate;
     result->validation.first_bad_offset = ZC_UNMEASURED;
 }
 
