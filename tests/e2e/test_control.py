@@ -157,8 +157,8 @@ def test_silent_and_greedy_clients_disturb_nobody(daemon):
     try:
         for _ in range(100):
             greedy.send_bytes(line * 1000)
-    except TimeoutError:
-        pass                                    # the daemon stopped reading, as it should
+    except OSError:
+        pass                                    # the daemon stopped reading, or threw it out
     others = [daemon.control() for _ in range(30)]
     for other in others:
         assert "sessions" in other.call("stats")
