@@ -1,0 +1,140 @@
+/* The one loop that every window runs on. It reads the clock itself only at its ends: requests carry the time at which they became
+ * available, and that serves as the loop's clock too. */
+#include "load.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum { CACHE_LINE = 64, REAP_MAX = 64 };
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+uint64_t zc_load_stride(uint64_t size_bytes, uint64_t page_bytes)
+{
+    return round_up(size_bytes, size_bytes >= page_bytes ? page_bytes : CACHE_LINE);
+}
+
+void zc_load_init(struct zc_load *load, struct zc_pipeline *pipeline, uint64_t size_bytes, void *buffers, uint64_t buffer_count,
+                  uint64_t region_bytes, bool rotate)
+{
+    const uint64_t stride = zc_load_stride(size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    *load = (struct zc_load){
+        .pipeline = pipeline,
+        .size_bytes = size_bytes,
+        .buffers = buffers,
+        .buffer_stride_bytes = stride,
+        .buffer_count = buffer_count,
+        .offset_step_bytes = rotate ? stride : 0,
+        .offset_count = rotate ? (region_bytes - size_bytes) / stride + 1 : 1,
+    };
+}
+
+static void advance(uint64_t *index, uint64_t count)
+{
+    *index = *index + 1 < count ? *index + 1 : 0;
+}
+
+static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_request *request)
+{
+    request->user = load->buffers + load->next_buffer * load->buffer_stride_bytes;
+    request->remote_offset = load->next_offset * load->offset_step_bytes;
+    advance(&load->next_buffer, load->buffer_count);
+    advance(&load->next_offset, load->offset_count);
+    if (pass->before)
+        pass->before(pass, request);
+    return zc_pipeline_submit(load->pipeline, request);
+}
+
+void zc_load_idle(void *arg, uint64_t now_ns)
+{
+    struct zc_load *const load = arg;
+    if (now_ns < load->next_tick_ns)
+        return;
+    load->next_tick_ns = now_ns + load->tick_interval_ns;
+    if (load->tick)
+        load->tick(load->tick_arg, now_ns, load->tick_bytes);
+    load->tick_bytes = 0;
+}
+
+/* Count one finished request. */
+static int account(struct zc_load *load, struct zc_pass *pass, const struct zc_request *request)
+{
+    const uint64_t available = request->available_ns;
+    pass->all_requests++;
+    pass->all_bytes += load->size_bytes;
+    load->tick_bytes += load->size_bytes;
+    zc_load_idle(load, available);
+    if (available <= pass->start_ns || available > pass->end_ns)
+        return 0;
+    if (!pass->open) {
+        pass->open = true;
+        if (pass->opened)
+            pass->opened(pass);
+    }
+    pass->requests++;
+    pass->bytes += load->size_bytes;
+    return pass->finished ? pass->finished(pass, request) : 0;
+}
+
+static bool cancelled(const struct zc_load *load)
+{
+    return load->cancel && atomic_load_explicit(load->cancel, memory_order_relaxed);
+}
+
+/* Reap, count, submit again, until the window has closed and nothing is in flight any more. */
+static int keep_in_flight(struct zc_load *load, struct zc_pass *pass, uint32_t in_flight, uint64_t submitted)
+{
+    struct zc_request *done[REAP_MAX];
+    const uint64_t limit = pass->request_limit ? pass->request_limit : UINT64_MAX;
+    while (in_flight > 0) {
+        const int count = zc_pipeline_reap(load->pipeline, done, REAP_MAX);
+        if (count < 0)
+            return count;
+        for (int i = 0; i < count; i++) {
+            int rc = account(load, pass, done[i]);
+            if (rc < 0)
+                return rc;
+            if (cancelled(load))
+                return -ECANCELED;
+            if (done[i]->reclaimed_ns >= pass->end_ns || submitted == limit) {
+                in_flight--;
+                continue;
+            }
+            rc = submit_next(load, pass, done[i]);
+            if (rc < 0)
+                return rc;
+            submitted++;
+        }
+    }
+    return 0;
+}
+
+int zc_load_run(struct zc_load *load, struct zc_pass *pass)
+{
+    const uint64_t begin = zc_now_ns();
+    pass->start_ns = begin + pass->warmup_ns;
+    pass->end_ns = pass->window_ns < UINT64_MAX - pass->start_ns ? pass->start_ns + pass->window_ns : UINT64_MAX;
+    pass->requests = pass->bytes = pass->all_requests = pass->all_bytes = 0;
+    pass->open = false;
+    load->next_tick_ns = begin + load->tick_interval_ns;
+    load->tick_bytes = 0;
+
+    int rc = 0;
+    uint32_t first = 0;
+    while (rc == 0 && first < pass->depth && (pass->request_limit == 0 || first < pass->request_limit)) {
+        rc = submit_next(load, pass, zc_pipeline_request(load->pipeline, first));
+        if (rc == 0)
+            first++;
+    }
+    if (rc == 0)
+        rc = keep_in_flight(load, pass, first, first);
+    const uint64_t now = zc_now_ns();
+    if (rc == -ECANCELED && now < pass->end_ns)
+        pass->end_ns = now > pass->start_ns ? now : pass->start_ns;
+    return rc;
+}

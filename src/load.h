@@ -1,0 +1,57 @@
+/* Load: keeps a number of requests in flight for a time, each into the next user buffer from the next place of the peer's region,
+ * and hands the finished ones to whoever counts. Every window of measure.c is one pass of this loop, so warm-up, latency,
+ * throughput and cost are driven alike. One thread; nothing is allocated. */
+#ifndef ZC_LOAD_H
+#define ZC_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pipeline.h"
+
+struct zc_pass {
+    /* What to do. */
+    uint32_t depth;                 /* requests in flight */
+    uint64_t warmup_ns, window_ns;  /* the window opens after the warm-up, without a pause in the load */
+    uint64_t request_limit;         /* submit no more than this; 0: no limit */
+    void (*opened)(struct zc_pass *pass);   /* once, when the window has opened; may be NULL */
+    void (*before)(struct zc_pass *pass, struct zc_request *request);   /* just before it is submitted; may be NULL */
+    /* For each request that became available inside the window, in the order of reaping; a negative errno ends the pass. */
+    int (*finished)(struct zc_pass *pass, const struct zc_request *request);
+    void *arg;
+    /* What came of it. Valid after a cancelled pass too; then the window ends at the cancellation. */
+    uint64_t start_ns, end_ns;      /* of the window (CLOCK_MONOTONIC): start < available <= end counts */
+    uint64_t requests, bytes;       /* inside the window */
+    uint64_t all_requests, all_bytes;   /* warm-up and what was in flight at the end included */
+    bool open;                      /* the window was reached */
+};
+
+struct zc_load {
+    struct zc_pipeline *pipeline;
+    uint64_t size_bytes;            /* of a request */
+    uint8_t *buffers;               /* user buffers, one every buffer_stride_bytes, buffer_count of them */
+    uint64_t buffer_stride_bytes, buffer_count;
+    uint64_t offset_step_bytes;     /* between the remote offsets of two requests; 0: a fixed offset */
+    uint64_t offset_count;          /* places in the region */
+    const atomic_bool *cancel;      /* NULL: none */
+    uint64_t tick_interval_ns;      /* between two calls of tick */
+    void (*tick)(void *arg, uint64_t now_ns, uint64_t bytes_since_last);  /* NULL: none */
+    void *tick_arg;
+    /* The loop's own. */
+    uint64_t next_buffer, next_offset;
+    uint64_t next_tick_ns, tick_bytes;
+};
+
+/* Fill size, buffers and offsets: buffers in `footprint` bytes at `buffers`, offsets over a region of region_bytes. */
+void zc_load_init(struct zc_load *load, struct zc_pipeline *pipeline, uint64_t size_bytes, void *buffers, uint64_t buffer_count,
+                  uint64_t region_bytes, bool rotate);
+/* Distance of user buffers and of offsets: whole cache lines, and whole pages from a page up, so that no two buffers share one. */
+uint64_t zc_load_stride(uint64_t size_bytes, uint64_t page_bytes);
+
+/* Run one pass to its end; every request is reaped unless it fails. 0, -ECANCELED, or what the pipeline or finished() said. */
+int zc_load_run(struct zc_load *load, struct zc_pass *pass);
+
+/* For zc_pipeline_params.idle: ticks while nothing completes. arg: struct zc_load. */
+void zc_load_idle(void *arg, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,88 @@
+/* Memory: a staging pool, one MR registered once and cut into slots. A READ lands in a slot and is copied out after its completion.
+ * Slot and chunk record go together, so taking a record takes the slot. */
+#include "pipeline_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CACHE_LINE = 64,
+    MIN_SLOTS = 4,              /* one lands, one flies, one waits, one is copied: below that the overlap has gaps */
+    USEFUL_BYTES = 2 << 20,     /* more than this in flight hides no more latency and only leaves the cache */
+};
+
+struct staging {
+    struct zc_buffer buffer;
+    struct ibv_mr *mr;
+    uint64_t stride_bytes;      /* of a slot: no two share a cache line */
+};
+
+static uint32_t staging_slots(const struct zc_pipeline *pipeline)
+{
+    uint64_t in_flight = 0;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++)
+        in_flight += pipeline->lanes[i].slots.capacity;
+    uint64_t slots = USEFUL_BYTES / pipeline->chunk_bytes;
+    if (slots < MIN_SLOTS)
+        slots = MIN_SLOTS;
+    /* One beyond what may be in flight is the one being copied. */
+    return (uint32_t)(slots < in_flight + 1 ? slots : in_flight + 1);
+}
+
+static int staging_setup(struct zc_pipeline *pipeline, struct zc_error *err)
+{
+    struct staging *const staging = calloc(1, sizeof *staging);
+    if (!staging)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a staging pool");
+    pipeline->memory = staging;
+    staging->stride_bytes = (pipeline->chunk_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    const int rc = zc_buffer_create(pipeline->chunk_count * staging->stride_bytes, pipeline->params.numa_node, &staging->buffer, err);
+    if (rc < 0)
+        return rc;
+    return zc_mr_register(pipeline->params.device, staging->buffer.address, staging->buffer.length_bytes, IBV_ACCESS_LOCAL_WRITE,
+                          "staging memory", &staging->mr, err);
+}
+
+static void staging_teardown(struct zc_pipeline *pipeline)
+{
+    struct staging *const staging = pipeline->memory;
+    if (!staging)
+        return;
+    zc_mr_deregister(staging->mr);
+    zc_buffer_destroy(&staging->buffer);
+    free(staging);
+    pipeline->memory = NULL;
+}
+
+static uint8_t *slot_of(const struct staging *staging, const struct zc_chunk *chunk)
+{
+    return (uint8_t *)staging->buffer.address + chunk->index * staging->stride_bytes;
+}
+
+static int staging_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const struct staging *const staging = pipeline->memory;
+    chunk->sge = (struct ibv_sge){
+        .addr = (uintptr_t)slot_of(staging, chunk),
+        .length = chunk->length_bytes,
+        .lkey = staging->mr->lkey,
+    };
+    return 0;
+}
+
+static int staging_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    memcpy(chunk->user, slot_of(pipeline->memory, chunk), chunk->length_bytes);
+    return 0;
+}
+
+const struct zc_memory_ops zc_memory_staging = {
+    .name = "staging",
+    .copies = true,
+    .slots = staging_slots,
+    .setup = staging_setup,
+    .teardown = staging_teardown,
+    .before = staging_before,
+    .after = staging_after,
+};
