@@ -13,6 +13,10 @@
 
 struct zc_connection;
 
+/* wr_id of this module's own sends. None of them completes on the caller's CQ while the connection is alive; once it has failed,
+ * one may be flushed there. Data WRs must use other ids. */
+#define ZC_CONTROL_WR_ID UINT64_MAX
+
 struct zc_connection_params {
     const char *host;               /* name or address; the device's own address for "self" */
     uint16_t port;
@@ -20,7 +24,8 @@ struct zc_connection_params {
     uint32_t send_slots;            /* READs that one QP must be able to hold */
     uint32_t timeout_ms;            /* for the whole set-up */
     int cancel_fd;                  /* readable: give up with ZC_ERR_CANCELLED; -1: none */
-    struct zc_completion *completion;   /* data completions of all QPs; borrowed, outlives the connection */
+    struct zc_completion *completion;   /* data completions of all QPs; borrowed, outlives the connection,
+                                       serves one connection at a time */
 };
 
 /* What WELCOME told. */
@@ -35,8 +40,8 @@ struct zc_remote {
  * within N ms, refused (nobody listens on port P), speaks another protocol, speaks version V, too many sessions, ... */
 int zc_connection_open(const struct zc_device *device, const struct zc_connection_params *params, struct zc_connection **connection,
                        struct zc_error *err);
-/* BYE (best effort), disconnect, destroy; never blocks longer than a second; NULL is allowed. Outstanding WRs are flushed, their
- * completions are dropped. */
+/* BYE (best effort, 200 ms), disconnect, destroy; never blocks longer than a second; NULL is allowed. Outstanding WRs are flushed,
+ * and whatever is in the completion is dropped: afterwards no memory that a WR named is written any more. */
 void zc_connection_close(struct zc_connection *connection);
 
 const struct zc_remote *zc_connection_remote(const struct zc_connection *connection);

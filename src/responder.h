@@ -1,6 +1,9 @@
 /* The responder's side: an rdma_cm listener and the sessions that it accepted. It never blocks and has no thread: the owner
- * watches one descriptor and calls zc_responder_process() when it is readable and at least every 100 ms (deadlines).
- * One owner thread for everything here. */
+ * watches one descriptor and calls zc_responder_process() when it is readable. Nothing else is needed: deadlines make the descriptor
+ * readable too, and so does work that one call left undone. One owner thread for everything here.
+ *
+ * It also owns the async events of its device (ibv_get_async_event(3)): whoever else in the process has QPs on the device - this
+ * daemon's own requesters - does not read async_fd. Their events are acknowledged here, which ibv_destroy_qp(3) waits for. */
 #ifndef ZC_RESPONDER_H
 #define ZC_RESPONDER_H
 
@@ -19,12 +22,15 @@ enum zc_log_level { ZC_LOG_ERROR, ZC_LOG_WARNING, ZC_LOG_INFO, ZC_LOG_DEBUG };
 struct zc_responder_params {
     const struct zc_device *device;
     const struct zc_region *region;
-    const char *listen_address;     /* NULL or "": any address of any device; else a numeric address */
+    const char *listen_address;     /* NULL or "": any address (what comes in over another device than `device` is refused, because
+                                       the region is not registered there); else a numeric address */
     uint16_t port;                  /* 0: any free one */
     uint32_t max_sessions, max_qps_per_session;
     uint32_t hello_timeout_ms;      /* between accept and HELLO */
     void (*log)(void *arg, enum zc_log_level level, const char *message);  /* one line that names the session; may be NULL */
     void *log_arg;
+    void (*port_changed)(void *arg);    /* an async event of the device's port: zc_device_refresh() may tell more; may be NULL */
+    void *port_changed_arg;
 };
 
 struct zc_session_info {
@@ -41,15 +47,18 @@ struct zc_responder_stats {
     uint64_t ended_bye, ended_disconnected, ended_error, ended_timeout, ended_closed;
 };
 
+/* Listen. ZC_ERR_INVALID with field "listen" (no such address on an RDMA device), ZC_ERR_BUSY (the port is in use), ZC_ERR_RESOURCE,
+ * ZC_ERR_DEVICE. device and region are borrowed. */
 int zc_responder_create(const struct zc_responder_params *params, struct zc_responder **responder, struct zc_error *err);
-/* Tell every session BYE, release everything. */
+/* Tell every session BYE (200 ms at most), release everything. NULL is allowed. */
 void zc_responder_destroy(struct zc_responder *responder);
 
-int zc_responder_fd(const struct zc_responder *responder);      /* an epoll instance over cm channel, completion channel, async_fd */
+int zc_responder_fd(const struct zc_responder *responder);      /* an epoll instance */
 void zc_responder_process(struct zc_responder *responder);      /* a bounded amount of work */
 uint16_t zc_responder_port(const struct zc_responder *responder);
 void zc_responder_stats(const struct zc_responder *responder, struct zc_responder_stats *stats);
 size_t zc_responder_sessions(const struct zc_responder *responder, struct zc_session_info *infos, size_t max); /* how many exist */
-bool zc_responder_close_session(struct zc_responder *responder, uint64_t id);   /* false: no such session */
+/* Tell a session BYE; it is gone when that has been sent, or after half a second. false: no such session. */
+bool zc_responder_close_session(struct zc_responder *responder, uint64_t id);
 
 #endif

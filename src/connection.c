@@ -1,0 +1,323 @@
+/* A requester's session from opening to closing: see connection.h. How one QP gets connected is in connect.c. */
+#include "connection.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "connection_private.h"
+#include "counters.h"
+#include "memory.h"
+#include "post.h"
+
+enum { BYE_TIMEOUT_NS = 200000000 };
+
+static void receive_wr(struct zc_connection *c, uint64_t slot, struct ibv_recv_wr *wr, struct ibv_sge *sge)
+{
+    *sge = (struct ibv_sge){.addr = (uint64_t)(uintptr_t)&c->messages[slot], .length = sizeof(c->messages[slot]),
+                            .lkey = c->mr->lkey};
+    zc_wr_recv(wr, slot, sge, 1);
+}
+
+/* The control QP gets room for messages. Every other QP gets one receive that nothing may arrive in: it tells, by being flushed,
+ * that the QP has failed, since async events of this device go to another owner (responder.c). */
+int connection_post_receives(struct zc_connection *c, uint32_t index, struct zc_error *err)
+{
+    struct ibv_recv_wr wrs[CONTROL_RECEIVES];
+    struct ibv_sge sges[CONTROL_RECEIVES];
+    size_t count = index == 0 ? CONTROL_RECEIVES : 1, accepted;
+    for (size_t i = 0; i < count; i++) {
+        if (index == 0)
+            receive_wr(c, CONTROL_RECEIVE + i, &wrs[i], &sges[i]);
+        else
+            zc_wr_recv(&wrs[i], CONTROL_MESSAGES, NULL, 0);
+    }
+    zc_wr_link_recv(wrs, count);
+    int rc = zc_post_recv(c->ids[index]->qp, wrs, &accepted, NULL);
+    return rc ? zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "cannot post a receive: %s", strerror(-rc)) : 0;
+}
+
+static void received(struct zc_connection *c, const struct ibv_wc *wc)
+{
+    if (wc->status != IBV_WC_SUCCESS || wc->wr_id < CONTROL_RECEIVE || wc->wr_id >= CONTROL_MESSAGES) {
+        if (!c->lost)
+            c->lost = wc->status == IBV_WC_WR_FLUSH_ERR ? "a QP went into the error state" : ibv_wc_status_str(wc->status);
+        return;
+    }
+    struct zc_peer_message message = c->messages[wc->wr_id];
+    zc_peer_message_swap(&message);
+    struct ibv_recv_wr wr;
+    struct ibv_sge sge;
+    receive_wr(c, wc->wr_id, &wr, &sge);
+    zc_post_recv(c->ids[0]->qp, &wr, NULL, NULL);
+
+    bool valid = wc->byte_len == sizeof(message) && message.magic == ZC_PEER_MAGIC && message.session == c->session;
+    if (valid && message.type == ZC_PEER_WELCOME && !c->welcomed) {
+        c->welcome = message;
+        c->welcomed = true;
+    } else if (valid && message.type == ZC_PEER_BYE) {
+        c->lost = message.status == ZC_PEER_OK ? "it ended the session" : zc_peer_status_text(message.status);
+    } else if (!c->lost) {
+        c->lost = "it sent a message that makes no sense";
+    }
+}
+
+void connection_drain_control(struct zc_connection *c)
+{
+    struct ibv_wc wcs[CONTROL_RECEIVES];
+    int count;
+    zc_completion_rearm(c->control);
+    while ((count = zc_completion_poll(c->control, CONTROL_RECEIVES, wcs)) > 0)
+        for (int i = 0; i < count; i++)
+            received(c, &wcs[i]);
+}
+
+static void drain_events(struct zc_connection *c)
+{
+    struct zc_cm_event event;
+    while (zc_cm_event_next(c->channel, &event) > 0) {
+        if (c->lost)
+            continue;
+        if (event.type == RDMA_CM_EVENT_DISCONNECTED)
+            c->lost = "it closed the connection";
+        else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+            c->lost = "the local RDMA device was removed";
+    }
+}
+
+static int send_control(struct zc_connection *c, unsigned slot, uint16_t type, unsigned flags)
+{
+    c->messages[slot] = (struct zc_peer_message){
+        .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = type, .session = c->session};
+    zc_peer_message_swap(&c->messages[slot]);
+    struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)&c->messages[slot], .length = sizeof(c->messages[slot]),
+                          .lkey = c->mr->lkey};
+    struct ibv_send_wr wr;
+    zc_wr_send(&wr, ZC_CONTROL_WR_ID, &sge, 1, flags);
+    return zc_post_send(c->ids[0]->qp, &wr, NULL, NULL);
+}
+
+static int check_welcome(struct zc_connection *c, struct zc_error *err)
+{
+    const struct zc_peer_message *w = &c->welcome;
+    if (w->version != ZC_PEER_VERSION)
+        return zc_error_set(err, ZC_ERR_PEER, -EPROTO, "peer", "peer %s speaks version %u of the peer protocol, this is %d", c->name,
+                            w->version, ZC_PEER_VERSION);
+    if (w->status != ZC_PEER_OK)
+        return zc_error_set(err, ZC_ERR_PEER, -ECONNREFUSED, "peer", "peer %s refused: %s", c->name, zc_peer_status_text(w->status));
+    if (w->region_size == 0 || w->region_address > UINT64_MAX - w->region_size)
+        return zc_error_set(err, ZC_ERR_PEER, -EPROTO, "peer", "peer %s offers a region that cannot exist: %llu bytes at %#llx", c->name,
+                            (unsigned long long)w->region_size, (unsigned long long)w->region_address);
+    c->remote.address = w->region_address;
+    c->remote.size_bytes = w->region_size;
+    c->remote.pattern_seed = w->pattern_seed;
+    c->remote.rkey = w->rkey;
+    zc_cm_address_split(rdma_get_peer_addr(c->ids[0]), c->remote.numeric_address, sizeof(c->remote.numeric_address),
+                        &c->remote.port);
+    return 0;
+}
+
+/* HELLO goes unsignaled: no completion of ours reaches the caller's CQ unless the connection fails, and then nobody gets it. */
+static int greet(struct zc_connection *c, struct zc_error *err)
+{
+    int rc = send_control(c, CONTROL_HELLO, ZC_PEER_HELLO, 0);
+    if (rc)
+        return zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "cannot send HELLO to peer %s: %s", c->name, strerror(-rc));
+    for (;;) {
+        connection_drain_control(c);
+        if (c->welcomed)
+            return check_welcome(c, err);
+        drain_events(c);
+        if (c->lost)
+            return zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s was lost before its WELCOME: %s", c->name, c->lost);
+        rc = connection_wait(c, err);
+        if (rc)
+            return rc;
+    }
+}
+
+static int watch(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Everything local: descriptors, control CQ, control messages. Undone by zc_connection_close(), partly done or not. */
+static int set_up(struct zc_connection *c, struct zc_error *err)
+{
+    c->ids = calloc(c->qps, sizeof(struct rdma_cm_id *));
+    c->page = calloc(1, sizeof(*c->page));
+    if (!c->ids || !c->page)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a connection with %u QPs", c->qps);
+    while (c->session == 0)
+        if (getrandom(&c->session, sizeof(c->session), 0) < 0 && errno != EINTR)
+            return zc_error_set(err, ZC_ERR_INTERNAL, -errno, NULL, "cannot get a random session id: %m");
+
+    int rc = zc_cm_channel_create(&c->channel, err);
+    if (rc == 0)
+        rc = zc_completion_create(c->device, (int)(CONTROL_RECEIVES + c->qps), &c->control, err);
+    if (rc == 0)
+        rc = zc_buffer_create(CONTROL_MESSAGES * sizeof(struct zc_peer_message), -1, c->page, err);
+    if (rc)
+        return rc;
+    c->messages = c->page->address;
+    rc = zc_mr_register(c->device, c->messages, c->page->length_bytes, IBV_ACCESS_LOCAL_WRITE, "control messages", &c->mr, err);
+    if (rc)
+        return rc;
+
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (c->epoll_fd < 0 || watch(c->epoll_fd, c->channel->fd) != 0 || watch(c->epoll_fd, zc_completion_fd(c->control)) != 0)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot watch the connection's descriptors: %m");
+    return 0;
+}
+
+/* Several addresses may belong to a name; the first that leads to an answer is the peer's. What the last one said is the error, but
+ * a peer that answered, a timeout and a cancellation are final. */
+static int connect_all(struct zc_connection *c, const char *host, struct zc_error *err)
+{
+    struct zc_addresses addresses;
+    int rc = zc_resolve(host, c->port, c->deadline_ns, c->cancel_fd, &addresses, err);
+    if (rc == -ETIMEDOUT)
+        return zc_error_set(err, ZC_ERR_PEER, rc, "peer", "peer '%s' does not resolve within %u ms", host, c->timeout_ms);
+    if (rc == -ECANCELED)
+        return zc_error_set(err, ZC_ERR_CANCELLED, rc, NULL, "cancelled while resolving peer '%s'", host);
+    if (rc)
+        return rc;
+
+    size_t which = 0;
+    for (;; which++) {
+        rc = connect_qp(c, 0, (struct sockaddr *)&addresses.list[which], err);
+        bool final = rc == 0 || rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EPROTO || rc == -ECONNREFUSED;
+        if (final || which + 1 == addresses.count)
+            break;
+    }
+    for (uint32_t i = 1; rc == 0 && i < c->qps; i++)
+        rc = connect_qp(c, i, (struct sockaddr *)&addresses.list[which], err);
+    return rc;
+}
+
+int zc_connection_open(const struct zc_device *device, const struct zc_connection_params *params, struct zc_connection **connection,
+                       struct zc_error *err)
+{
+    if (params->qps < 1 || params->qps > UINT16_MAX)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "qps", "a connection has 1 to %d QPs, not %u", UINT16_MAX, params->qps);
+    struct zc_connection *c = calloc(1, sizeof(*c));
+    if (!c)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a connection");
+    c->device = device;
+    c->completion = params->completion;
+    c->epoll_fd = -1;
+    c->qps = params->qps;
+    c->send_slots = params->send_slots;
+    c->outstanding_reads = zc_cm_initiator_depth(device);
+    c->port = params->port;
+    c->timeout_ms = params->timeout_ms;
+    c->deadline_ns = zc_now_ns() + (uint64_t)params->timeout_ms * 1000000u;
+    c->cancel_fd = params->cancel_fd;
+    snprintf(c->name, sizeof(c->name), strchr(params->host, ':') ? "[%s]:%u" : "%s:%u", params->host, params->port);
+
+    int rc = set_up(c, err);
+    if (rc == 0)
+        rc = connect_all(c, params->host, err);
+    if (rc == 0)
+        rc = greet(c, err);
+    if (rc) {
+        zc_connection_close(c);
+        return rc;
+    }
+    *connection = c;
+    return 0;
+}
+
+/* Wait until the peer's NIC has BYE (a disconnect right away would flush it), dropping every other completion. */
+static void say_bye(struct zc_connection *c)
+{
+    uint64_t deadline_ns = zc_now_ns() + BYE_TIMEOUT_NS;
+    struct ibv_wc wcs[16];
+    if (send_control(c, CONTROL_BYE, ZC_PEER_BYE, IBV_SEND_SIGNALED) != 0)
+        return;
+    do {
+        int count;
+        zc_completion_rearm(c->completion);
+        while ((count = zc_completion_poll(c->completion, 16, wcs)) > 0)
+            for (int i = 0; i < count; i++)
+                if (wcs[i].wr_id == ZC_CONTROL_WR_ID || wcs[i].status != IBV_WC_SUCCESS)
+                    return;
+    } while (zc_completion_wait(c->completion, -1, deadline_ns) > 0);
+}
+
+void zc_connection_close(struct zc_connection *c)
+{
+    if (!c)
+        return;
+    if (c->welcomed && zc_connection_check(c, NULL) == 0)
+        say_bye(c);
+    for (uint32_t i = 0; c->ids && i < c->qps; i++)
+        if (c->ids[i])
+            rdma_disconnect(c->ids[i]);
+    for (uint32_t i = 0; c->ids && i < c->qps; i++)
+        zc_cm_id_destroy(c->ids[i]);
+
+    /* Providers may leave completions of a destroyed QP in its CQs. */
+    struct ibv_wc wcs[16];
+    while (zc_completion_poll(c->completion, 16, wcs) > 0)
+        ;
+    zc_completion_destroy(c->control);
+    zc_mr_deregister(c->mr);
+    if (c->page)
+        zc_buffer_destroy(c->page);
+    free(c->page);
+    if (c->epoll_fd >= 0)
+        close(c->epoll_fd);
+    if (c->channel)
+        rdma_destroy_event_channel(c->channel);
+    free(c->ids);
+    free(c);
+}
+
+int zc_connection_check(struct zc_connection *c, struct zc_error *err)
+{
+    struct epoll_event event;
+    if (!c->lost && epoll_wait(c->epoll_fd, &event, 1, 0) > 0) {
+        connection_drain_control(c);    /* first: a BYE says more than the disconnection that follows it */
+        drain_events(c);
+    }
+    return c->lost ? zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s is lost: %s", c->name, c->lost) : 0;
+}
+
+int zc_connection_fd(const struct zc_connection *c)
+{
+    return c->epoll_fd;
+}
+
+const struct zc_remote *zc_connection_remote(const struct zc_connection *c)
+{
+    return &c->remote;
+}
+
+struct ibv_qp *zc_connection_qp(const struct zc_connection *c, uint32_t index)
+{
+    return index < c->connected ? c->ids[index]->qp : NULL;
+}
+
+uint32_t zc_connection_qp_count(const struct zc_connection *c)
+{
+    return c->connected;
+}
+
+uint32_t zc_connection_outstanding_reads(const struct zc_connection *c)
+{
+    return c->outstanding_reads;
+}
+
+uint64_t zc_connection_max_read_bytes(const struct zc_connection *c)
+{
+    /* The message length of a READ is 31 bits (InfiniBand specification, RETH); a port may carry less. */
+    uint64_t limit = zc_device_info(c->device)->max_msg_size_bytes;
+    return limit && limit < INT32_MAX ? limit : INT32_MAX;
+}

@@ -1,0 +1,56 @@
+/* What connection.c (the life of a connection) and connect.c (how one QP gets connected) share. Private to src/. */
+#ifndef ZC_CONNECTION_PRIVATE_H
+#define ZC_CONNECTION_PRIVATE_H
+
+#include <stdbool.h>
+
+#include "cm.h"
+#include "connection.h"
+#include "peer.h"
+#include "resolve.h"
+
+/* Messages that the control QP sends and receives; they lie in one registered page. */
+enum { CONTROL_HELLO, CONTROL_BYE, CONTROL_RECEIVE, CONTROL_RECEIVES = 4, CONTROL_MESSAGES = CONTROL_RECEIVE + CONTROL_RECEIVES };
+
+enum { CONNECTION_NAME_MAX = ZC_PEER_MAX + 8 };
+
+struct zc_connection {
+    const struct zc_device *device;
+    struct zc_completion *completion;       /* the caller's: sends of all QPs */
+    struct zc_completion *control;          /* ours: receives of all QPs, so that the data path never sees one */
+    struct rdma_event_channel *channel;
+    int epoll_fd;                           /* over the channel and the control completions */
+
+    struct zc_peer_message *messages;       /* CONTROL_MESSAGES of them */
+    struct zc_buffer *page;
+    struct ibv_mr *mr;
+
+    struct rdma_cm_id **ids;                /* qps of them; NULL until created */
+    uint32_t qps, connected;
+    uint32_t send_slots;
+    uint32_t outstanding_reads;
+    uint64_t session;
+
+    char name[CONNECTION_NAME_MAX];         /* HOST:PORT as asked for: every message has it */
+    uint16_t port;
+    uint32_t timeout_ms;
+    uint64_t deadline_ns;
+    int cancel_fd;
+
+    bool welcomed;
+    struct zc_peer_message welcome;         /* in host order */
+    struct zc_remote remote;
+    const char *lost;                       /* why the peer is gone; NULL while it is there */
+};
+
+/* Connect QP `index` to `address`. Uses up what is left until connection->deadline_ns. */
+int connect_qp(struct zc_connection *connection, uint32_t index, struct sockaddr *address, struct zc_error *err);
+
+/* Wait for connection->epoll_fd until the deadline; errors are classified here. */
+int connection_wait(struct zc_connection *connection, struct zc_error *err);
+/* Handle what control completions there are: WELCOME, BYE, failures. Never blocks. */
+void connection_drain_control(struct zc_connection *connection);
+/* Post the receives of QP `index`, before the peer can send. */
+int connection_post_receives(struct zc_connection *connection, uint32_t index, struct zc_error *err);
+
+#endif
