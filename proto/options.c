@@ -43,7 +43,7 @@ static const struct zc_option table[] = {
       .min = 1, .max = TIB, .strategies = ZC_ALL_STRATEGIES,
       .help = "user buffers at most, never more than half of the free memory" },
     { .name = "operations_max", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(operations_max), .default_text = "64",
-      .min = 1, .max = 65536, .strategies = ZC_ALL_STRATEGIES, .help = "requests in flight at most (blocking strategies have one)" },
+      .min = 1, .max = 65536, .strategies = ZC_ALL_STRATEGIES, .help = "requests in flight at most; blocking strategies have one" },
     { .name = "mr_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(mr_size_bytes), .default_text = "256K", .min = 1,
       .max = GIB, .strategies = COPY_STRATEGIES, .help = "chunk of the copy strategies: one READ into staging memory" },
     { .name = "validate", .metavar = "none|first|all", .type = ZC_OPTION_CHOICE, .field = FIELD(validate), .default_text = "first",

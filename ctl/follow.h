@@ -1,0 +1,15 @@
+/* Start a run or join one, show its progress, cancel it on Ctrl-C, print its result: `run` and `wait`. */
+#ifndef CTL_FOLLOW_H
+#define CTL_FOLLOW_H
+
+#include <jansson.h>
+
+#include "command.h"
+
+/* Send run.start with `params` (stolen). `detach`: print the id and leave the run alone. Returns the exit status. */
+int follow_new(struct context *context, json_t *params, bool detach);
+
+/* The rest of it for a run that exists. */
+int follow_existing(struct context *context, const char *id);
+
+#endif

@@ -1,0 +1,26 @@
+/* The two forms of what zcctl prints: output_text.c with output_result.c, and output_json.c. `json` values are what the daemon
+ * answered; the text forms replace control characters in them. */
+#ifndef CTL_OUTPUT_H
+#define CTL_OUTPUT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+struct output {
+    void (*started)(FILE *out, json_t *answer);     /* run.start */
+    void (*result)(FILE *out, json_t *document);    /* a result document */
+    void (*results)(FILE *out, json_t *answer);     /* result.list */
+    void (*runs)(FILE *out, json_t *answer);        /* run.list */
+    void (*stats)(FILE *out, json_t *answer);       /* stats */
+    void (*sessions)(FILE *out, json_t *answer);    /* session.list */
+    void (*devices)(FILE *out, json_t *answer);     /* device.list */
+    void (*version)(FILE *out, json_t *versions);   /* {"zcctl": "1.2.3", "zcrdmad": the answer to version, or null} */
+    void (*done)(FILE *out, const char *verb, const char *what);    /* "deleted", ID */
+};
+
+extern const struct output output_text, output_json;
+
+/* The table of a result (output_result.c). */
+void output_result_text(FILE *out, json_t *document);
+
+#endif

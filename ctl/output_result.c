@@ -1,0 +1,234 @@
+/* The table of one result: what an RDMA engineer looks at first stands first. At most 100 columns; "-" is "not measured". */
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "format.h"
+#include "output.h"
+
+enum { LABEL = 12, WIDTH = 100 };
+
+static void print_label(FILE *out, const char *label)
+{
+    fprintf(out, "%-*s", LABEL, label);
+}
+
+static void print_header(FILE *out, const json_t *doc)
+{
+    const char *host = text_at(doc, "peer.host"), *state = text_at(doc, "state");
+
+    if (member_at(doc, "peer.host") == NULL || json_is_null(member_at(doc, "peer.host")))
+        host = text_at(doc, "config.peer");
+    fprintf(out, "%s, %s a request, peer %s", text_at(doc, "strategy"), format_bytes(number_at(doc, "config.size")).s, host);
+    if (!isnan(number_at(doc, "peer.port")))
+        fprintf(out, " (%s port %s)", text_at(doc, "peer.address"), format_count(number_at(doc, "peer.port")).s);
+    fprintf(out, ": %s\n", state);
+}
+
+static void print_error(FILE *out, const json_t *doc)
+{
+    if (!json_is_object(json_object_get(doc, "error")))
+        return;
+    print_label(out, "error");
+    print_wrapped(out, LABEL, WIDTH, text_at(doc, "error.message"));
+}
+
+static void print_device(FILE *out, const json_t *doc)
+{
+    const json_t *device = member_at(doc, "environment.device");
+    double rate = number_at(device, "rate_gbit_per_s");
+
+    print_label(out, "device");
+    if (!json_is_object(device)) {
+        fprintf(out, "-\n");
+        return;
+    }
+    fprintf(out, "%s port %s, %s, %s, MTU %s, %s", text_at(device, "name"), format_count(number_at(device, "port")).s,
+            text_at(device, "kind"), text_at(device, "port_state"), format_count(number_at(device, "active_mtu_bytes")).s,
+            text_at(device, "link_layer"));
+    if (!isnan(rate))
+        fprintf(out, ", %s Gbit/s", format_number(rate).s);
+    fputc('\n', out);
+    if (json_is_string(json_object_get(doc, "notice"))) {
+        print_label(out, "");
+        print_wrapped(out, LABEL, WIDTH, text_at(doc, "notice"));
+    }
+}
+
+static void print_host(FILE *out, const json_t *doc)
+{
+    char line[512];
+
+    snprintf(line, sizeof(line), "%s, Linux %s, %s CPUs (%s), %s NUMA nodes, %s memory", text_at(doc, "environment.host"),
+             text_at(doc, "environment.kernel"), format_count(number_at(doc, "environment.cpus_online")).s,
+             text_at(doc, "environment.cpu"), format_count(number_at(doc, "environment.numa_nodes")).s,
+             format_bytes(number_at(doc, "environment.memory_bytes")).s);
+    print_label(out, "host");
+    print_wrapped(out, LABEL, WIDTH, line);
+}
+
+/* Smallest and largest of the whole intervals of the series, in bytes. False: fewer than two. */
+static bool series_range(const json_t *throughput, double *low, double *high)
+{
+    const json_t *series = json_object_get(throughput, "series"), *value;
+    double interval = number_at(throughput, "series_interval_ns"), duration = number_at(throughput, "duration_ns");
+    size_t index, whole = json_array_size(series);
+
+    if ((double)whole * interval > duration)
+        whole = (size_t)(duration / interval);
+    if (whole < 2)
+        return false;
+    *low = INFINITY;
+    *high = 0;
+    for (index = 0; index < whole; index++) {
+        value = json_array_get(series, index);
+        *low = fmin(*low, json_number_value(value));
+        *high = fmax(*high, json_number_value(value));
+    }
+    return true;
+}
+
+static void print_throughput(FILE *out, const json_t *doc)
+{
+    const json_t *t = json_object_get(doc, "throughput");
+    double rate = number_at(t, "gib_per_s"), low, high, interval = number_at(t, "series_interval_ns");
+
+    print_label(out, "throughput");
+    if (isnan(rate)) {
+        fprintf(out, "-  (%s)\n", json_is_true(member_at(doc, "config.skip_throughput")) ? "skipped" : "not measured");
+        return;
+    }
+    fprintf(out, "%s GiB/s   %s Gbit/s   %s requests/s\n", format_number(rate).s,
+            format_number(number_at(t, "bytes") * 8 / number_at(t, "duration_ns")).s,
+            format_number(number_at(t, "requests_per_s")).s);
+    print_label(out, "");
+    fprintf(out, "%s in %s requests within %s, %s in flight\n", format_bytes(number_at(t, "bytes")).s,
+            format_count(number_at(t, "requests")).s, format_ns(number_at(t, "duration_ns")).s,
+            format_count(number_at(doc, "terms.inflight")).s);
+    if (series_range(t, &low, &high)) {
+        print_label(out, "");
+        fprintf(out, "%s to %s GiB/s in intervals of %s\n", format_number(low / 0x1p30 / (interval / 1e9)).s,
+                format_number(high / 0x1p30 / (interval / 1e9)).s, format_ns(interval).s);
+    }
+}
+
+static void print_latency_row(FILE *out, const char *label, const json_t *latency)
+{
+    static const char *const members[] = { "min_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "p99_9_ns", "p99_99_ns", "max_ns",
+                                           "mean_ns" };
+
+    print_label(out, label);
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+        fprintf(out, "%8s ", format_ns(number_at(latency, members[i])).s);
+    fprintf(out, "%7s\n", format_count(number_at(latency, "count")).s);
+}
+
+static void print_latency(FILE *out, const json_t *doc)
+{
+    static const char *const heads[] = { "min", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "mean" };
+
+    print_label(out, "latency");
+    if (isnan(number_at(doc, "latency.available.count"))) {
+        fprintf(out, "-  (%s)\n", json_is_true(member_at(doc, "config.skip_latency")) ? "skipped" : "not measured");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
+        fprintf(out, "%8s ", heads[i]);
+    fprintf(out, "%7s\n", "count");
+    print_latency_row(out, "  available", member_at(doc, "latency.available"));
+    print_latency_row(out, "  reclaimed", member_at(doc, "latency.reclaimed"));
+}
+
+static void print_phases(FILE *out, const json_t *doc)
+{
+    const json_t *p = json_object_get(doc, "phases");
+
+    print_label(out, "phases");
+    if (isnan(number_at(p, "requests"))) {
+        fprintf(out, "-\n");
+        return;
+    }
+    fprintf(out, "register %s, post %s, wait %s, copy %s, deregister %s a request (mean of %s)\n",
+            format_ns(number_at(p, "register_ns")).s, format_ns(number_at(p, "post_ns")).s, format_ns(number_at(p, "wait_ns")).s,
+            format_ns(number_at(p, "copy_ns")).s, format_ns(number_at(p, "deregister_ns")).s,
+            format_count(number_at(p, "requests")).s);
+}
+
+static void print_cost(FILE *out, const json_t *doc)
+{
+    const json_t *c = json_object_get(doc, "cost");
+    double moved = number_at(c, "bytes") / 0x1p30;
+    double device = number_at(c, "device_cpu_s_per_gib");
+
+    print_label(out, "CPU");
+    if (isnan(number_at(c, "cpu_s_per_gib"))) {
+        fprintf(out, "-\n");
+    } else {
+        fprintf(out, "%s s/GiB (user %s, system %s), waiting for events, %s requests\n", format_number(number_at(c, "cpu_s_per_gib")).s,
+                format_number(number_at(c, "cpu_user_ns") / 1e9 / moved).s,
+                format_number(number_at(c, "cpu_system_ns") / 1e9 / moved).s, format_count(number_at(c, "requests")).s);
+        if (!isnan(device)) {
+            print_label(out, "");
+            fprintf(out, "%s s/GiB more in the software device's thread, which does a NIC's work\n", format_number(device).s);
+        }
+    }
+    print_label(out, "in window");
+    fprintf(out, "%s memory registrations, %s allocator calls\n", format_count(number_at(c, "registrations")).s,
+            format_count(number_at(c, "allocations")).s);
+}
+
+static void print_terms(FILE *out, const json_t *doc)
+{
+    const json_t *t = json_object_get(doc, "terms");
+    double footprint = number_at(t, "footprint_bytes"), cache = number_at(doc, "environment.llc_bytes");
+    double huge = number_at(t, "huge_page_bytes");
+
+    print_label(out, "terms");
+    fprintf(out, "%s chunks of %s a request, %s staging slots (%s), %s QP, %s outstanding READs each, %s\n",
+            format_count(number_at(t, "chunks")).s, format_bytes(number_at(t, "chunk_bytes")).s,
+            format_count(number_at(t, "staging_slots")).s, format_bytes(number_at(t, "staging_bytes")).s,
+            format_count(number_at(t, "qps")).s, format_count(number_at(t, "outstanding_reads")).s, text_at(doc, "config.wait"));
+    print_label(out, "footprint");
+    fprintf(out, "%s in %s user buffers", format_bytes(footprint).s, format_count(number_at(t, "buffers")).s);
+    if (!isnan(footprint / cache))
+        fprintf(out, ", %s x the last-level cache (%s)", format_number(footprint / cache).s, format_bytes(cache).s);
+    if (!isnan(huge) && footprint > 0)
+        fprintf(out, ", %.0f %% on huge pages", 100 * huge / footprint);
+    fputc('\n', out);
+}
+
+static void print_validation(FILE *out, const json_t *doc)
+{
+    const json_t *v = json_object_get(doc, "validation");
+    const char *state = text_at(v, "state");
+
+    print_label(out, "validation");
+    if (strcmp(state, "passed") == 0)
+        fprintf(out, "passed: %s requests, %s compared with the peer's pattern\n", format_count(number_at(v, "requests")).s,
+                format_bytes(number_at(v, "bytes")).s);
+    else if (strcmp(state, "failed") == 0)
+        fprintf(out, "FAILED at offset %s of the peer's region: expected 0x%02x, found 0x%02x\n",
+                format_count(number_at(v, "first_bad_offset")).s, (unsigned)json_integer_value(json_object_get(v, "expected")),
+                (unsigned)json_integer_value(json_object_get(v, "found")));
+    else
+        fprintf(out, "%s\n", state);
+}
+
+void output_result_text(FILE *out, json_t *document)
+{
+    clean_strings(document);
+    print_header(out, document);
+    print_error(out, document);
+    print_device(out, document);
+    print_host(out, document);
+    fputc('\n', out);
+    print_throughput(out, document);
+    print_latency(out, document);
+    print_phases(out, document);
+    print_cost(out, document);
+    fputc('\n', out);
+    print_terms(out, document);
+    print_validation(out, document);
+    print_label(out, "run");
+    fprintf(out, "%s, %s to %s\n", text_at(document, "id"), text_at(document, "started_at"), text_at(document, "finished_at"));
+}

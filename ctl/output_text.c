@@ -1,0 +1,189 @@
+/* Lists and counters as text. A result's table is in output_result.c. */
+#include "output.h"
+
+#include <string.h>
+
+#include "format.h"
+
+static void print_started(FILE *out, json_t *answer)
+{
+    fprintf(out, "%s\n", text_at(answer, "id"));
+}
+
+/* Text cut to `width` columns, so that a long name does not push the rest of its row. */
+static void print_cell(FILE *out, int width, const char *text)
+{
+    int length = (int)strlen(text);
+
+    if (length > width)
+        fprintf(out, "%.*s~ ", width - 1, text);
+    else
+        fprintf(out, "%-*s ", width, text);
+}
+
+static void print_results(FILE *out, json_t *answer)
+{
+    const json_t *results = json_object_get(answer, "results");
+    size_t index;
+    json_t *row;
+
+    clean_strings(answer);
+    if (json_array_size(results) == 0) {
+        fprintf(out, "no results stored\n");
+        return;
+    }
+    fprintf(out, "%-28s %-9s %-14s %-14s %7s %8s %8s %s\n", "id", "state", "strategy", "peer", "size", "GiB/s", "p50", "device");
+    json_array_foreach (results, index, row) {
+        fprintf(out, "%-28s ", text_at(row, "id"));     /* never cut: it is what one copies */
+        if (!json_is_true(json_object_get(row, "readable"))) {
+            fprintf(out, "unreadable: %s\n", text_at(row, "error"));
+            continue;
+        }
+        print_cell(out, 9, text_at(row, "state"));
+        print_cell(out, 14, text_at(row, "strategy"));
+        print_cell(out, 14, text_at(row, "peer"));
+        fprintf(out, "%7s %8s %8s %s\n", format_bytes(number_at(row, "size")).s, format_number(number_at(row, "gib_per_s")).s,
+                format_ns(number_at(row, "p50_ns")).s, text_at(row, "device_kind"));
+    }
+}
+
+static void print_runs(FILE *out, json_t *answer)
+{
+    const json_t *runs = json_object_get(answer, "runs");
+    size_t index;
+    json_t *row;
+
+    clean_strings(answer);
+    if (json_array_size(runs) == 0) {
+        fprintf(out, "no runs queued or active\n");
+        return;
+    }
+    fprintf(out, "%-28s %-7s %-14s %-14s %7s %-10s %s\n", "id", "state", "strategy", "peer", "size", "phase", "elapsed");
+    json_array_foreach (runs, index, row) {
+        fprintf(out, "%-28s ", text_at(row, "id"));
+        print_cell(out, 7, text_at(row, "state"));
+        print_cell(out, 14, text_at(row, "strategy"));
+        print_cell(out, 14, text_at(row, "peer"));
+        fprintf(out, "%7s %-10s %s of %s s\n", format_bytes(number_at(row, "size")).s, text_at(row, "phase"),
+                format_number(number_at(row, "elapsed_s")).s, format_number(number_at(row, "total_s")).s);
+    }
+}
+
+static void print_sessions(FILE *out, json_t *answer)
+{
+    const json_t *sessions = json_object_get(answer, "sessions");
+    size_t index;
+    json_t *row;
+
+    clean_strings(answer);
+    if (json_array_size(sessions) == 0) {
+        fprintf(out, "no sessions open\n");
+        return;
+    }
+    fprintf(out, "%6s %-40s %4s %9s %-10s %s\n", "id", "peer", "QPs", "READs/QP", "state", "age");
+    json_array_foreach (sessions, index, row) {
+        fprintf(out, "%6s ", format_count(number_at(row, "id")).s);
+        print_cell(out, 40, text_at(row, "peer"));
+        fprintf(out, "%4s %9s %-10s %s\n", format_count(number_at(row, "qps")).s,
+                format_count(number_at(row, "outstanding_reads")).s,
+                json_is_true(json_object_get(row, "welcomed")) ? "welcomed" : "greeting",
+                format_duration(number_at(row, "age_s")).s);
+    }
+}
+
+static void print_device(FILE *out, const json_t *device)
+{
+    const char *firmware = text_at(device, "firmware");
+
+    fprintf(out, "%s port %s: %s, %s, %s%s\n", text_at(device, "name"), format_count(number_at(device, "port")).s,
+            text_at(device, "kind"), text_at(device, "port_state"), text_at(device, "link_layer"),
+            json_is_true(json_object_get(device, "in_use")) ? ", in use by zcrdmad" : "");
+    fprintf(out, "  address %s, netdev %s, MTU %s of %s, rate %s Gbit/s, NUMA node %s, firmware %s\n", text_at(device, "address"),
+            text_at(device, "netdev"), format_count(number_at(device, "active_mtu_bytes")).s,
+            format_count(number_at(device, "max_mtu_bytes")).s, format_number(number_at(device, "rate_gbit_per_s")).s,
+            format_count(number_at(device, "numa_node")).s, firmware);
+    fprintf(out, "  at most: %s QPs, %s WRs a queue, %s CQEs a CQ, %s SGEs, %s outstanding READs as requester, %s as responder\n",
+            format_count(number_at(device, "max_qp")).s, format_count(number_at(device, "max_qp_wr")).s,
+            format_count(number_at(device, "max_cqe")).s, format_count(number_at(device, "max_sge")).s,
+            format_count(number_at(device, "max_qp_init_rd_atom")).s, format_count(number_at(device, "max_qp_rd_atom")).s);
+    fprintf(out, "  an MR of %s, a message of %s; on-demand paging: %s\n", format_bytes(number_at(device, "max_mr_size_bytes")).s,
+            format_bytes(number_at(device, "max_msg_size_bytes")).s, json_is_true(json_object_get(device, "odp")) ? "yes" : "no");
+}
+
+static void print_devices(FILE *out, json_t *answer)
+{
+    const json_t *devices = json_object_get(answer, "devices");
+    size_t index;
+    json_t *row;
+
+    clean_strings(answer);
+    if (json_array_size(devices) == 0)
+        fprintf(out, "no RDMA devices\n");
+    json_array_foreach (devices, index, row)
+        print_device(out, row);
+}
+
+/* A line of counters: label, then "VALUE WORD" for each member. */
+static void print_counters(FILE *out, const char *label, const json_t *object, const char *const (*members)[2], size_t count)
+{
+    fprintf(out, "%-10s", label);
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, "%s%s %s", i > 0 ? ", " : " ", format_count(number_at(object, members[i][0])).s, members[i][1]);
+    fputc('\n', out);
+}
+#define PRINT_COUNTERS(out, label, object, members) \
+    print_counters(out, label, object, members, sizeof(members) / sizeof((members)[0]))
+
+static void print_stats(FILE *out, json_t *answer)
+{
+    static const char *const sessions[][2] = { { "open", "open" }, { "total", "in all" }, { "refused", "refused" } };
+    static const char *const ended[][2] = { { "bye", "by BYE" }, { "disconnected", "disconnected" }, { "error", "by an error" },
+                                            { "timeout", "by a timeout" }, { "closed", "closed here" } };
+    static const char *const objects[][2] = { { "pds", "PDs" }, { "mrs", "MRs" }, { "cqs", "CQs" }, { "channels", "channels" },
+                                              { "qps", "QPs" }, { "srqs", "SRQs" }, { "cm_ids", "rdma_cm ids" } };
+    static const char *const runs[][2] = { { "active", "active" }, { "queued", "queued" }, { "done", "done" }, { "failed", "failed" },
+                                           { "cancelled", "cancelled" } };
+
+    clean_strings(answer);
+    fprintf(out, "%-10s up %s, %s clients, %s resident, %s descriptors, %s threads\n", "zcrdmad",
+            format_duration(number_at(answer, "uptime_s")).s, format_count(number_at(answer, "clients")).s,
+            format_bytes(number_at(answer, "process.rss_bytes")).s, format_count(number_at(answer, "process.fds")).s,
+            format_count(number_at(answer, "process.threads")).s);
+    fprintf(out, "%-10s %s, region of %s, listening on %s port %s\n", "device", text_at(answer, "device"),
+            format_bytes(number_at(answer, "region.size_bytes")).s, text_at(answer, "listen.address"),
+            format_count(number_at(answer, "listen.port")).s);
+    PRINT_COUNTERS(out, "sessions", member_at(answer, "sessions"), sessions);
+    PRINT_COUNTERS(out, "  ended", member_at(answer, "sessions.ended"), ended);
+    PRINT_COUNTERS(out, "objects", member_at(answer, "objects"), objects);
+    fprintf(out, "%-10s %s registered\n", "", format_bytes(number_at(answer, "objects.mr_bytes")).s);
+    PRINT_COUNTERS(out, "runs", member_at(answer, "runs"), runs);
+    fprintf(out, "%-10s %s stored\n", "results", format_count(number_at(answer, "results.stored")).s);
+}
+
+static void print_version(FILE *out, json_t *versions)
+{
+    clean_strings(versions);
+    fprintf(out, "zcctl    %s\n", text_at(versions, "zcctl"));
+    if (!json_is_object(json_object_get(versions, "zcrdmad")))
+        return;
+    fprintf(out, "zcrdmad  %s (control protocol %s, peer protocol %s, result schema %s)\n", text_at(versions, "zcrdmad.version"),
+            text_at(versions, "zcrdmad.control_protocol"), format_count(number_at(versions, "zcrdmad.peer_protocol")).s,
+            format_count(number_at(versions, "zcrdmad.result_schema")).s);
+}
+
+static void print_done(FILE *out, const char *verb, const char *what)
+{
+    fprintf(out, "%s %s\n", verb, what);
+}
+
+const struct output output_text = {
+    .started = print_started,
+    .result = output_result_text,
+    .results = print_results,
+    .runs = print_runs,
+    .stats = print_stats,
+    .sessions = print_sessions,
+    .devices = print_devices,
+    .version = print_version,
+    .done = print_done,
+};
