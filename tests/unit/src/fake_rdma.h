@@ -116,7 +116,7 @@ static int fake_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wcs)
     return count;
 }
 
-static uint32_t fake_total_in_flight(void)
+static inline uint32_t fake_total_in_flight(void)
 {
     uint32_t total = 0;
     for (uint32_t i = 0; i < FAKE_QPS; i++)
