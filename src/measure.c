@@ -1,0 +1,214 @@
+/* A run from connecting to releasing: what is set up, in which order the windows of passes.c come, and the way back. */
+#include "measure.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "environment.h"
+#include "measure_private.h"
+
+enum {
+    CONNECT_TIMEOUT_MS = 5000,
+    SEND_SLOTS = 128,           /* READs that a QP has room for; the negotiated depth is at most this on today's NICs */
+    QPS = 1,
+    TICK_NS = 100000000,
+};
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t unix_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* --- set-up ---------------------------------------------------------------------------------------------------- */
+
+/* What the run would need against what there is; before anything is opened. */
+static int run_prepare(struct zc_run *run)
+{
+    const struct zc_measure_params *const params = run->params;
+    struct zc_result *const result = run->result;
+    zc_environment_read(&result->environment);
+    result->environment.device = *zc_device_info(params->device);
+    snprintf(result->peer.host, sizeof result->peer.host, "%s", params->host);
+    result->peer.port = params->port;
+
+    const uint64_t half = result->environment.memory_free_bytes / 2;
+    const uint64_t memory_max = min_u64(params->options.memory_max_bytes, half);
+    result->terms.memory_max_bytes = memory_max;
+    if (params->options.size_bytes > memory_max)
+        return zc_error_set(&result->error, ZC_ERR_INVALID, -EINVAL, "size",
+                            "size %" PRIu64 " is larger than memory_max %" PRIu64 "%s", params->options.size_bytes, memory_max,
+                            memory_max == half ? " (half of the free memory)" : "");
+    return 0;
+}
+
+static int run_connect(struct zc_run *run)
+{
+    const struct zc_measure_params *const params = run->params;
+    struct zc_error *const err = &run->result->error;
+    const uint32_t max_wr = zc_device_info(params->device)->max_qp_wr;
+    run->send_slots = max_wr > 0 && max_wr < SEND_SLOTS ? max_wr : SEND_SLOTS;
+    zc_run_enter(run, ZC_PHASE_CONNECT, 0);
+    /* One more a QP: a control message of the connection may be flushed there. */
+    int rc = zc_completion_create(params->device, (int)(QPS * (run->send_slots + 1)), &run->completion, err);
+    if (rc < 0)
+        return rc;
+    const struct zc_connection_params connection = {
+        .host = params->host, .port = params->port, .qps = QPS, .send_slots = run->send_slots, .timeout_ms = CONNECT_TIMEOUT_MS,
+        .cancel_fd = params->cancel_fd, .completion = run->completion,
+    };
+    rc = zc_connection_open(params->device, &connection, &run->connection, err);
+    if (rc < 0)
+        return rc;
+
+    const struct zc_remote *const remote = zc_connection_remote(run->connection);
+    struct zc_peer_info *const peer = &run->result->peer;
+    snprintf(peer->address, sizeof peer->address, "%s", remote->numeric_address);
+    peer->port = remote->port;
+    peer->region_bytes = remote->size_bytes;
+    if (params->options.size_bytes > remote->size_bytes)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "size %" PRIu64 " is larger than the peer's region of %" PRIu64
+                            " bytes", params->options.size_bytes, remote->size_bytes);
+    return 0;
+}
+
+/* Depth and footprint. The footprint is rounded down to whole buffers, and there are never fewer than requests in flight. */
+static void run_plan(struct zc_run *run)
+{
+    const struct zc_run_options *const options = &run->params->options;
+    struct zc_terms *const terms = &run->result->terms;
+    const uint64_t stride = zc_load_stride(options->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    const uint64_t most = max_u64(terms->memory_max_bytes / stride, 1);
+    terms->inflight = run->strategy->execution->one_request ? 1 : min_u64(most, options->operations_max);
+    terms->buffers = min_u64(max_u64(options->footprint_bytes / stride, terms->inflight), most);
+    terms->footprint_bytes = terms->buffers * stride;
+}
+
+static int create_records(struct zc_run *run)
+{
+    struct zc_result *const result = run->result;
+    run->series_capacity = zc_series_length((uint64_t)(run->params->options.measure_s * 1e9)) + 1;
+    result->throughput.series_bytes = calloc(run->series_capacity, sizeof *result->throughput.series_bytes);
+    run->available = zc_histogram_create();
+    run->reclaimed = zc_histogram_create();
+    if (!result->throughput.series_bytes || !run->available || !run->reclaimed)
+        return zc_error_set(&result->error, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for the figures of a window of %g s",
+                            run->params->options.measure_s);
+    /* Written, not only allocated: the first touch of a page must not fall into the window. */
+    for (size_t i = 0; i < run->series_capacity; i++)
+        ((volatile uint64_t *)result->throughput.series_bytes)[i] = 0;
+    return 0;
+}
+
+static int create_pipeline(struct zc_run *run)
+{
+    const struct zc_measure_params *const params = run->params;
+    const struct zc_pipeline_params pipeline = {
+        .strategy = run->strategy, .options = &params->options, .depth = (uint32_t)run->result->terms.inflight,
+        .device = params->device, .completion = run->completion, .connection = run->connection,
+        .send_slots = run->send_slots, .user = &run->user, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
+        .cancel = params->cancel, .idle = zc_load_idle, .idle_arg = &run->load,
+    };
+    return zc_pipeline_create(&pipeline, &run->pipeline, &run->result->error);
+}
+
+static int run_set_up(struct zc_run *run)
+{
+    const struct zc_run_options *const options = &run->params->options;
+    struct zc_result *const result = run->result;
+    struct zc_terms *const terms = &result->terms;
+    zc_run_enter(run, ZC_PHASE_SETUP, 0);
+    run_plan(run);
+    int rc = create_records(run);
+    if (rc == 0)
+        rc = zc_buffer_create(terms->footprint_bytes, result->environment.device.numa_node, &run->user, &result->error);
+    if (rc == 0)
+        rc = create_pipeline(run);
+    if (rc < 0)
+        return rc;
+    zc_pipeline_terms(run->pipeline, terms);
+    terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
+    terms->memory_numa_node = run->user.numa_node;
+    terms->thread_numa_node = -1;
+
+    zc_load_init(&run->load, run->pipeline, options->size_bytes, run->user.address, terms->buffers, result->peer.region_bytes,
+                 options->offset == ZC_OFFSET_ROTATE);
+    run->load.cancel = run->params->cancel;
+    run->load.tick_interval_ns = TICK_NS;
+    run->load.tick = zc_run_tick;
+    run->load.tick_arg = run;
+    return 0;
+}
+
+/* The connection goes first: once its QPs are gone, no READ writes into memory that is released after it. */
+static void run_release(struct zc_run *run)
+{
+    zc_connection_close(run->connection);
+    zc_pipeline_destroy(run->pipeline);
+    zc_completion_destroy(run->completion);
+    zc_buffer_destroy(&run->user);
+    zc_histogram_destroy(run->reclaimed);
+    zc_histogram_destroy(run->available);
+}
+
+/* --- the run --------------------------------------------------------------------------------------------------- */
+
+/* Latency before throughput: what is measured one at a time comes before the caches and queues are filled. The two short passes
+ * are last, because they time every stage and sleep. */
+static int (*const steps[])(struct zc_run *run) = {
+    run_prepare, run_connect, run_set_up, zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
+};
+
+static bool cancelled(const struct zc_measure_params *params)
+{
+    return params->cancel && atomic_load(params->cancel);
+}
+
+static int run_steps(struct zc_run *run)
+{
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        if (cancelled(run->params))
+            return zc_error_set(&run->result->error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "cancelled");
+        const int rc = steps[i](run);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int zc_measure(const struct zc_measure_params *params, struct zc_result *result)
+{
+    struct zc_run run = {.params = params, .result = result, .strategy = &zc_strategies[params->options.strategy]};
+    result->config = params->options;
+    result->error = (struct zc_error){.kind = ZC_ERR_NONE};
+    result->started_unix_ns = unix_ns();
+    if (params->progress)
+        atomic_store(&params->progress->total_ns, zc_run_planned_ns(&params->options));
+
+    const int rc = run_steps(&run);
+    run_release(&run);
+    if (rc == 0)
+        result->state = ZC_RUN_DONE;
+    else
+        result->state = result->error.kind == ZC_ERR_CANCELLED ? ZC_RUN_CANCELLED : ZC_RUN_FAILED;
+    result->finished_unix_ns = unix_ns();
+    zc_run_enter(&run, ZC_PHASE_END, 0);
+    return rc;
+}

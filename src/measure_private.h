@@ -1,0 +1,52 @@
+/* What measure.c (set-up, tear-down, order) and passes.c (the windows) share: one run. */
+#ifndef ZC_MEASURE_PRIVATE_H
+#define ZC_MEASURE_PRIVATE_H
+
+#include "completion.h"
+#include "connection.h"
+#include "histogram.h"
+#include "load.h"
+#include "measure.h"
+#include "memory.h"
+#include "pipeline.h"
+
+struct zc_run {
+    const struct zc_measure_params *params;
+    struct zc_result *result;
+    const struct zc_strategy *strategy;
+
+    struct zc_completion *completion;
+    struct zc_connection *connection;
+    uint32_t send_slots;                /* a QP */
+    struct zc_buffer user;              /* all user buffers */
+    struct zc_pipeline *pipeline;
+    struct zc_load load;
+    struct zc_histogram *available, *reclaimed;
+    size_t series_capacity;             /* of result->throughput.series_bytes */
+    size_t series_index;
+    uint64_t series_next_ns;            /* where the interval series_index ends */
+
+    enum zc_phase window_phase;         /* what begins when the warm-up ends */
+    uint64_t window_ns;
+    uint64_t phase_started_ns, phase_length_ns, elapsed_before_ns, last_tick_ns;
+    uint64_t registrations, allocations;    /* when the window opened */
+};
+
+/* The measuring steps, each a negative errno with result->error filled on failure. A step that the options skip does nothing. */
+int zc_run_validate(struct zc_run *run);
+int zc_run_latency(struct zc_run *run);
+int zc_run_throughput(struct zc_run *run);
+int zc_run_phases(struct zc_run *run);
+int zc_run_cost(struct zc_run *run);
+/* All of their planned times together, for the progress. */
+uint64_t zc_run_planned_ns(const struct zc_run_options *options);
+
+/* Publish a new phase that is planned to take length_ns (0: unknown). */
+void zc_run_enter(struct zc_run *run, enum zc_phase phase, uint64_t length_ns);
+/* For zc_load.tick. arg: struct zc_run. */
+void zc_run_tick(void *arg, uint64_t now_ns, uint64_t bytes_since_last);
+
+/* Series of a window of `window_ns`: how many intervals, the last of which may be shorter. */
+size_t zc_series_length(uint64_t window_ns);
+
+#endif
