@@ -1,0 +1,60 @@
+/* stats */
+#include "clock.h"
+#include "cmd.h"
+#include "counters.h"
+#include "process.h"
+#include "zc_json.h"
+
+static json_t *sessions(const struct daemon *daemon)
+{
+    struct zc_responder_stats s;
+    zc_responder_stats(daemon->responder, &s);
+    json_t *ended = json_pack("{s:o, s:o, s:o, s:o, s:o}", "bye", zc_json_count(s.ended_bye), "disconnected",
+                              zc_json_count(s.ended_disconnected), "error", zc_json_count(s.ended_error), "timeout",
+                              zc_json_count(s.ended_timeout), "closed", zc_json_count(s.ended_closed));
+    return json_pack("{s:o, s:o, s:o, s:o}", "open", zc_json_count(s.sessions_open), "total", zc_json_count(s.sessions_total),
+                     "refused", zc_json_count(s.sessions_refused), "ended", ended);
+}
+
+static json_t *counter(const atomic_uint_least64_t *value)
+{
+    return zc_json_count(atomic_load_explicit(value, memory_order_relaxed));
+}
+
+static json_t *objects(void)
+{
+    const struct zc_counters *c = &zc_counters;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pds", counter(&c->pds), "mrs", counter(&c->mrs), "mr_bytes",
+                     counter(&c->mr_bytes), "cqs", counter(&c->cqs), "channels", counter(&c->channels), "qps", counter(&c->qps),
+                     "srqs", counter(&c->srqs), "cm_ids", counter(&c->cm_ids));
+}
+
+static json_t *runs(const struct daemon *daemon)
+{
+    struct runs_stats s;
+    runs_stats(daemon->runs, &s);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "active", zc_json_count(s.active), "queued", zc_json_count(s.queued), "done",
+                     zc_json_count(s.done), "failed", zc_json_count(s.failed), "cancelled", zc_json_count(s.cancelled));
+}
+
+static json_t *process(void)
+{
+    struct process_info p;
+    process_info(&p);
+    return json_pack("{s:o, s:o, s:o}", "rss_bytes", zc_json_count(p.rss_bytes), "fds", zc_json_count(p.fds), "threads",
+                     zc_json_count(p.threads));
+}
+
+int cmd_stats(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    (void)call, (void)params, (void)err;
+    json_t *results = json_pack("{s:o}", "stored", zc_json_count(store_count(daemon->store)));
+    json_t *region = json_pack("{s:o}", "size_bytes", zc_json_count(zc_region_size(daemon->region)));
+    json_t *listen = json_pack("{s:s, s:i}", "address", daemon->config.listen.address, "port",
+                               (int)zc_responder_port(daemon->responder));
+    *result = json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "uptime_s",
+                        (double)(zc_now_ns() - daemon->started_ns) / 1e9, "sessions", sessions(daemon), "objects", objects(), "runs",
+                        runs(daemon), "results", results, "clients", zc_json_count(control_clients(daemon->control)), "process",
+                        process(), "device", zc_device_info(daemon->device)->name, "region", region, "listen", listen);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* The daemon's configuration: the file /etc/zcrdmad.conf (or --config) and the command line, which wins. One table of keys
+ * makes both of them, --help and the report of --check-config. */
+#ifndef ZC_DAEMON_CONFIG_H
+#define ZC_DAEMON_CONFIG_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "error.h"
+#include "result.h"
+
+#define CONFIG_DEFAULT_FILE "/etc/zcrdmad.conf"
+
+struct config_endpoint {
+    char address[ZC_NAME_MAX];      /* numeric */
+    uint16_t port;                  /* 0: any free one */
+};
+
+struct config {
+    /* where it came from; kept for reading it again */
+    char file[PATH_MAX];
+    bool file_named;                /* by --config: then it must exist */
+    int argc;
+    char **argv;
+    /* the keys */
+    char socket[PATH_MAX];
+    char state_dir[PATH_MAX];
+    char device[ZC_NAME_MAX];       /* "auto", "soft" or a device's name */
+    struct config_endpoint listen;
+    uint64_t region_size_bytes;
+    int log_level;                  /* enum zc_log_level; can change at run time */
+};
+
+/* What the command line asks for. */
+enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_SHOW_HELP, CONFIG_SHOW_VERSION };
+
+/* Defaults, then the file, then the command line. argv is kept by *config and must outlive it. *config and *action are written
+ * on success. On failure err says what is wrong (file:line and key, or the option) and -EINVAL or the file's negative errno is
+ * returned. A missing file is an error only if --config named it. */
+int config_load(int argc, char **argv, struct config *config, enum config_action *action, struct zc_error *err);
+
+/* The same again from the same file and command line (SIGHUP): on success what can change at run time is taken over into
+ * *config and *fixed says how many other keys changed (they wait for the next start; each is named by `report`). On failure
+ * *config stays as it was. */
+int config_reload(struct config *config, void (*report)(const char *key), size_t *fixed, struct zc_error *err);
+
+void config_print_help(FILE *out);
+/* Every key with its value, in the form of the file. */
+void config_print(const struct config *config, FILE *out);
+
+#endif

@@ -1,0 +1,34 @@
+/* What the parts of the daemon share: one struct, filled by main.c in the order of its members and emptied in reverse. */
+#ifndef ZC_DAEMON_DAEMON_H
+#define ZC_DAEMON_DAEMON_H
+
+#include <stdint.h>
+
+#include "config.h"
+#include "control.h"
+#include "device.h"
+#include "loop.h"
+#include "region.h"
+#include "responder.h"
+#include "run.h"
+#include "store.h"
+
+struct serving;
+struct service;
+
+struct daemon {
+    struct config config;
+    uint64_t started_ns;            /* CLOCK_MONOTONIC */
+    uint64_t (*thread_allocations)(void);   /* alloc_count.h */
+    struct zc_device *device;
+    struct loop *loop;
+    struct control *control;
+    struct store *store;
+    struct zc_region *region;
+    struct serving *serving;        /* the responder in the loop */
+    struct zc_responder *responder;
+    struct runs *runs;
+    struct service *service;        /* signals, systemd, stopping */
+};
+
+#endif

@@ -1,0 +1,95 @@
+/* Runs: a queue, one run at a time (two that share a NIC measure each other), a thread a run, and those who wait for them. What a
+ * run measures is not known here: that is zc_measure(). Everything belongs to the main thread. */
+#ifndef ZC_DAEMON_RUN_H
+#define ZC_DAEMON_RUN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "loop.h"
+#include "measure.h"
+#include "options.h"
+#include "result.h"
+#include "store.h"
+
+enum {
+    RUNS_QUEUED_MAX = 256,      /* more are refused as busy */
+    RUNS_REMEMBERED = 16,       /* ended runs whose document is kept in memory, stored or not */
+};
+
+struct runs;
+
+/* Where "self" is; filled when a run starts. */
+struct run_self {
+    char address[ZC_NAME_MAX];  /* "": this daemon has no address that a peer could use */
+    uint16_t port;
+};
+
+struct runs_params {
+    struct loop *loop;
+    struct store *store;                    /* outlives the runs */
+    const struct zc_device *device;
+    struct run_self self;
+    uint64_t (*thread_allocations)(void);   /* see struct zc_measure_params */
+    int (*measure)(const struct zc_measure_params *params, struct zc_result *result);   /* zc_measure(), or a test's */
+};
+
+/* What is known of a run that has not ended. */
+struct run_info {
+    char id[ZC_ID_MAX];
+    const char *strategy;
+    const char *peer;           /* valid until the next call here */
+    uint64_t size_bytes;
+    bool active;                /* else queued */
+    unsigned queue_position;    /* 0 when active, 1 for the next */
+    const char *phase;
+    double elapsed_s, total_s;
+    double gib_per_s;           /* NAN: unknown */
+};
+
+/* How a run ended. Borrowed. */
+struct run_outcome {
+    json_t *document;           /* NULL: there was no memory for it */
+    const char *path;           /* NULL: not stored */
+    const char *store_error;    /* NULL: stored */
+};
+
+/* Somebody who waits; the memory is the waiter's own. ended() is called once, after which the waiter is forgotten. `outcome` is NULL
+ * if the daemon gives up before the run has ended. */
+struct run_waiter {
+    void (*ended)(struct run_waiter *waiter, const struct run_outcome *outcome);
+    void (*progressed)(struct run_waiter *waiter, const struct run_info *info);     /* NULL: does not care */
+    struct run_waiter *next, **link;        /* run.c's own */
+};
+
+struct runs_stats {
+    uint64_t active, queued;                /* now */
+    uint64_t done, failed, cancelled;       /* since the start */
+};
+
+int runs_create(const struct runs_params *params, struct runs **runs, struct zc_error *err);
+/* Only without running threads: see runs_stop() and runs_alive(). Waiters that are left get ended(NULL). NULL is allowed. */
+void runs_destroy(struct runs *runs);
+
+/* Queue a run. ZC_ERR_BUSY, ZC_ERR_INVALID (a peer that cannot be). `id` is written on success. */
+int runs_start(struct runs *runs, const struct zc_run_options *options, char id[ZC_ID_MAX], struct zc_error *err);
+/* The run ends soon, as cancelled. ZC_ERR_NOT_FOUND also if it has ended. */
+int runs_cancel(struct runs *runs, const char *id, struct zc_error *err);
+
+/* Wait for a run's end: true, and waiter->ended() will be called (at once, from within, if it has ended and is remembered); false:
+ * unknown here. */
+bool runs_wait(struct runs *runs, const char *id, struct run_waiter *waiter);
+void runs_forget(struct run_waiter *waiter);
+
+/* Visit what is active and queued, in that order. */
+void runs_list(struct runs *runs, void (*visit)(void *arg, const struct run_info *info), void *arg);
+void runs_stats(const struct runs *runs, struct runs_stats *stats);
+
+/* Take no more runs, cancel all; `stopped` is called (perhaps from within) when the last one has ended. */
+void runs_stop(struct runs *runs, void (*stopped)(void *arg), void *arg);
+bool runs_alive(const struct runs *runs);   /* threads are running */
+
+#endif
