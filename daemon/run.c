@@ -214,6 +214,19 @@ static void tell_progress(struct runs *runs)
     }
 }
 
+/* To one who has just come. */
+static void tell_position(const struct runs *runs, const struct run *run, struct run_waiter *waiter)
+{
+    struct run_info info;
+    unsigned queue_position = 0;
+    if (!waiter->progressed || run->stage == RUN_CANCELLING)
+        return;
+    for (const struct run *before = runs->first; run->stage == RUN_QUEUED && before != run; before = before->next)
+        queue_position += before->stage == RUN_QUEUED;
+    fill_info(run, run->stage == RUN_QUEUED ? queue_position + 1 : 0, &info);
+    waiter->progressed(waiter, &info);
+}
+
 static void tell_end(const struct run *run, struct run_waiter *waiter)
 {
     struct run_outcome outcome = {
@@ -465,7 +478,7 @@ bool runs_wait(struct runs *runs, const char *id, struct run_waiter *waiter)
     if (waiter->next)
         waiter->next->link = &waiter->next;
     run->waiters = waiter;
-    run->told_ns = 0;           /* tell the new one soon where the run is */
+    tell_position(runs, run, waiter);
     return true;
 }
 

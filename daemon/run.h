@@ -61,7 +61,8 @@ struct run_outcome {
  * if the daemon gives up before the run has ended. */
 struct run_waiter {
     void (*ended)(struct run_waiter *waiter, const struct run_outcome *outcome);
-    void (*progressed)(struct run_waiter *waiter, const struct run_info *info);     /* NULL: does not care */
+    void (*progressed)(struct run_waiter *waiter, const struct run_info *info);     /* NULL: does not care; called first from
+                                                                                       within runs_wait() */
     struct run_waiter *next, **link;        /* run.c's own */
 };
 
