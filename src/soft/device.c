@@ -1,0 +1,430 @@
+/* The device thread: doorbells, the list of queue pairs with work, sockets, timers, and sleeping when there is nothing.
+ * Posting rings with zs_ring(); control calls hold zs_lock() and say zs_wake() when they made work or set a timer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "soft.h"
+
+#define QUANTUM_QPS 16
+#define SPIN_DEFAULT_US 20
+#define EXIT_FLUSH_NS 200000000u
+
+struct zs_dev zs_dev = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .gate = PTHREAD_MUTEX_INITIALIZER,
+    .epoll_fd = -1,
+    .wake_fd = -1,
+    .next_timer_ns = UINT64_MAX,
+    .ready = {&zs_dev.ready, &zs_dev.ready},
+    .timers = {&zs_dev.timers, &zs_dev.timers},
+    .links = {&zs_dev.links, &zs_dev.links},
+    .dirty = {&zs_dev.dirty, &zs_dev.dirty},
+    .contexts = {&zs_dev.contexts, &zs_dev.contexts},
+};
+
+/* Whoever waits for the lock holds the gate meanwhile, and the device thread needs the gate to come back for its next
+ * quantum: so a control call waits for one quantum, however busy the device is. */
+void zs_lock(void)
+{
+    pthread_mutex_lock(&zs_dev.gate);
+    pthread_mutex_lock(&zs_dev.lock);
+    pthread_mutex_unlock(&zs_dev.gate);
+}
+
+void zs_unlock(void)
+{
+    pthread_mutex_unlock(&zs_dev.lock);
+}
+
+uint64_t zs_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void zs_spin_wait(zs_spin *s)
+{
+    unsigned int n = 0;
+    while (atomic_flag_test_and_set_explicit(&s->held, memory_order_acquire)) {
+        if (++n < 64)
+            __builtin_ia32_pause();
+        else
+            sched_yield(); /* the holder was descheduled */
+    }
+}
+
+/* --- waking ------------------------------------------------------------------------------------------------------ */
+
+void zs_wake(void)
+{
+    if (atomic_load(&zs_dev.asleep) && atomic_exchange(&zs_dev.asleep, 0)) {
+        uint64_t one = 1;
+        if (write(zs_dev.wake_fd, &one, sizeof one) < 0)
+            return; /* only EAGAIN is possible: the counter is already set */
+    }
+}
+
+/* A queue pair is on the doorbell stack at most once. `rung` is cleared by the device before it looks at the queues, so
+ * a post that comes later rings again; both sides use sequentially consistent operations, or a wake-up could be lost. */
+void zs_ring(struct zs_qp *qp)
+{
+    if (!atomic_exchange(&qp->rung, 1)) {
+        struct zs_qp *top = atomic_load(&zs_dev.bells);
+        do
+            qp->bell_next = top;
+        while (!atomic_compare_exchange_weak(&zs_dev.bells, &top, qp));
+    }
+    zs_wake();
+}
+
+static void drain_bells(void)
+{
+    if (!atomic_load_explicit(&zs_dev.bells, memory_order_relaxed))
+        return;
+    struct zs_qp *qp = atomic_exchange(&zs_dev.bells, NULL);
+    while (qp) {
+        struct zs_qp *next = qp->bell_next;
+        atomic_store(&qp->rung, 0);
+        zs_ready(qp);
+        qp = next;
+    }
+}
+
+void zs_ready(struct zs_qp *qp)
+{
+    if (zs_list_empty(&qp->ready_link))
+        zs_list_add(&zs_dev.ready, &qp->ready_link);
+}
+
+/* For ibv_destroy_qp and modifications: neither the stack nor the list may know the QP afterwards. */
+void zs_unready(struct zs_qp *qp)
+{
+    drain_bells();
+    zs_list_del(&qp->ready_link);
+}
+
+/* --- event sources ------------------------------------------------------------------------------------------------- */
+
+int zs_source_add(struct zs_source *s, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = s};
+    s->events = events;
+    s->dead = false;
+    if (epoll_ctl(zs_dev.epoll_fd, EPOLL_CTL_ADD, s->fd, &ev) < 0)
+        return errno;
+    zs_fd_track(s->fd);
+    return 0;
+}
+
+void zs_source_want(struct zs_source *s, uint32_t events)
+{
+    if (s->dead || s->events == events)
+        return;
+    struct epoll_event ev = {.events = events, .data.ptr = s};
+    s->events = events;
+    epoll_ctl(zs_dev.epoll_fd, EPOLL_CTL_MOD, s->fd, &ev);
+}
+
+/* The memory stays until the device thread has passed a point where no fetched event can name it. */
+void zs_source_close(struct zs_source *s)
+{
+    if (s->dead)
+        return;
+    s->dead = true;
+    zs_fd_untrack(s->fd);
+    close(s->fd);
+    s->fd = -1;
+    s->next_dead = zs_dev.dead;
+    zs_dev.dead = s;
+    zs_wake();
+}
+
+static void bury(void)
+{
+    while (zs_dev.dead) {
+        struct zs_source *s = zs_dev.dead;
+        zs_dev.dead = s->next_dead;
+        if (s->release)
+            s->release(s);
+    }
+}
+
+/* --- timers: few at a time, so a list; scanned only when the earliest is due ------------------------------------------ */
+
+void zs_timer_set(struct zs_timer *t, uint64_t at_ns, void (*fire)(struct zs_timer *t))
+{
+    t->at_ns = at_ns;
+    t->fire = fire;
+    if (!t->armed) {
+        t->armed = true;
+        zs_list_add(&zs_dev.timers, &t->link);
+    }
+    if (at_ns < zs_dev.next_timer_ns)
+        zs_dev.next_timer_ns = at_ns;
+}
+
+void zs_timer_clear(struct zs_timer *t)
+{
+    if (t->armed) {
+        t->armed = false;
+        zs_list_del(&t->link);
+    }
+}
+
+static void fire_timers(void)
+{
+    if (zs_list_empty(&zs_dev.timers)) {
+        zs_dev.next_timer_ns = UINT64_MAX;
+        return;
+    }
+    uint64_t now = zs_now_ns();
+    if (now < zs_dev.next_timer_ns)
+        return;
+    struct zs_list due;
+    zs_list_init(&due);
+    uint64_t next = UINT64_MAX;
+    for (struct zs_list *l = zs_dev.timers.next, *n; l != &zs_dev.timers; l = n) {
+        struct zs_timer *t = zs_container(l, struct zs_timer, link);
+        n = l->next;
+        if (t->at_ns <= now) {
+            zs_list_del(l);
+            zs_list_add(&due, l);
+        } else if (t->at_ns < next) {
+            next = t->at_ns;
+        }
+    }
+    zs_dev.next_timer_ns = next;
+    while (!zs_list_empty(&due)) { /* a handler may clear any other timer, due ones included */
+        struct zs_timer *t = zs_container(due.next, struct zs_timer, link);
+        zs_list_del(&t->link);
+        t->armed = false;
+        t->fire(t);
+    }
+}
+
+/* --- the loop ----------------------------------------------------------------------------------------------------------- */
+
+static bool run_ready(void)
+{
+    int n = 0;
+    while (n < QUANTUM_QPS && !zs_list_empty(&zs_dev.ready)) {
+        struct zs_qp *qp = zs_container(zs_dev.ready.next, struct zs_qp, ready_link);
+        zs_list_del(&qp->ready_link);
+        bool more = zs_responder_run(qp);
+        more |= zs_requester_run(qp);
+        if (more)
+            zs_ready(qp);
+        n++;
+    }
+    return n > 0;
+}
+
+static void dispatch(const struct epoll_event *ev, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct zs_source *s = ev[i].data.ptr;
+        if (!s) {
+            uint64_t count;
+            if (read(zs_dev.wake_fd, &count, sizeof count) < 0)
+                continue;
+        } else if (!s->dead) {
+            s->ready(s, ev[i].events);
+        }
+    }
+}
+
+static int wait_events(struct epoll_event *ev, int max, uint64_t until_ns)
+{
+    struct timespec t, *tp = NULL;
+    if (until_ns != UINT64_MAX) {
+        uint64_t now = zs_now_ns();
+        uint64_t left = until_ns > now ? until_ns - now : 0;
+        t = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        tp = &t;
+    }
+    int n = epoll_pwait2(zs_dev.epoll_fd, ev, max, tp, NULL);
+    if (n < 0 && errno == ENOSYS)
+        n = epoll_wait(zs_dev.epoll_fd, ev, max, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1);
+    return n;
+}
+
+/* One turn under the lock. True if there was anything to do. */
+static bool turn(const struct epoll_event *ev, int n)
+{
+    if (n > 0)
+        dispatch(ev, n);
+    drain_bells();
+    bool busy = run_ready() || n > 0;
+    fire_timers();
+    zs_link_flush_dirty();
+    bury();
+    return busy;
+}
+
+static void *device_main(void *arg)
+{
+    (void)arg;
+    struct epoll_event ev[64];
+    int n = 0;
+    unsigned int turns = 0;
+    uint64_t idle_since = 0;
+
+    for (;;) {
+        pthread_mutex_lock(&zs_dev.gate);
+        pthread_mutex_lock(&zs_dev.lock);
+        pthread_mutex_unlock(&zs_dev.gate);
+        bool busy = turn(ev, n);
+        bool linked = !zs_list_empty(&zs_dev.links);
+        uint64_t until = zs_dev.next_timer_ns;
+        bool sleep = false;
+        if (busy || !zs_list_empty(&zs_dev.ready)) {
+            idle_since = 0;
+        } else {
+            uint64_t now = zs_now_ns();
+            if (!idle_since)
+                idle_since = now;
+            sleep = now - idle_since >= zs_dev.spin_ns;
+            if (sleep) /* told under the lock: whoever makes work from here on writes to wake_fd */
+                atomic_store(&zs_dev.asleep, 1);
+        }
+        pthread_mutex_unlock(&zs_dev.lock);
+
+        n = 0;
+        if (sleep) {
+            if (!atomic_load(&zs_dev.bells))
+                n = wait_events(ev, 64, until);
+            atomic_store(&zs_dev.asleep, 0);
+            idle_since = 0;
+        } else if (linked || (++turns & 31) == 0) {
+            n = epoll_wait(zs_dev.epoll_fd, ev, 64, 0);
+        } else if (!busy) {
+            for (int i = 0; i < 16; i++)
+                __builtin_ia32_pause();
+        }
+    }
+    return NULL;
+}
+
+static int open_fds(void)
+{
+    zs_dev.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (zs_dev.epoll_fd < 0)
+        return errno;
+    zs_dev.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
+    if (zs_dev.wake_fd < 0 || epoll_ctl(zs_dev.epoll_fd, EPOLL_CTL_ADD, zs_dev.wake_fd, &ev) < 0) {
+        int e = errno;
+        if (zs_dev.wake_fd >= 0)
+            close(zs_dev.wake_fd);
+        close(zs_dev.epoll_fd);
+        zs_dev.epoll_fd = zs_dev.wake_fd = -1;
+        return e;
+    }
+    zs_fd_track(zs_dev.epoll_fd);
+    zs_fd_track(zs_dev.wake_fd);
+    return 0;
+}
+
+int zs_dev_start(void)
+{
+    if (zs_dev.forked)
+        return EIO;
+    if (zs_dev.running)
+        return 0;
+    int e = zs_dev.epoll_fd < 0 ? open_fds() : 0;
+    if (e)
+        return e;
+    if (getrandom(&zs_dev.instance, sizeof zs_dev.instance, 0) != sizeof zs_dev.instance)
+        zs_dev.instance = zs_now_ns() ^ ((uint64_t)getpid() << 32);
+    const char *spin = getenv("ZCSOFT_SPIN_US");
+    zs_dev.spin_ns = (spin ? strtoull(spin, NULL, 10) : SPIN_DEFAULT_US) * 1000u;
+    e = zs_listen_start();
+    if (e)
+        return e;
+    sigset_t all, old; /* the application's handlers must never run on this thread */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    e = pthread_create(&zs_dev.thread, NULL, device_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (e)
+        return e;
+    pthread_setname_np(zs_dev.thread, "zcsoft");
+    zs_dev.running = true;
+    return 0;
+}
+
+ZS_EXPORT uint64_t zcsoft_device_cpu_ns(void)
+{
+    clockid_t id;
+    struct timespec t;
+    zs_lock();
+    bool ok = zs_dev.running && !zs_dev.forked && !pthread_getcpuclockid(zs_dev.thread, &id) && !clock_gettime(id, &t);
+    zs_unlock();
+    return ok ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
+}
+
+/* --- exit and fork -------------------------------------------------------------------------------------------------------- */
+
+/* A NIC acknowledges before the receiver can know of the message; here an answer may still be queued when the program
+ * that got its message exits. Give the thread a moment to send what it owes. */
+__attribute__((destructor)) static void flush_at_exit(void)
+{
+    uint64_t until = zs_now_ns() + EXIT_FLUSH_NS;
+    while (zs_dev.running && !zs_dev.forked && zs_now_ns() < until) {
+        zs_lock();
+        bool owing = !zs_list_empty(&zs_dev.dirty);
+        for (uint32_t i = 0; i < zs_dev.qp_slots && !owing; i++) {
+            struct zs_qp *qp = zs_dev.qps[i];
+            owing = qp && qp->rlink && (qp->ack_due || qp->nak_code);
+        }
+        zs_unlock();
+        if (!owing)
+            return;
+        usleep(200);
+    }
+}
+
+static void fork_prepare(void)
+{
+    zs_lock();
+    zs_memory_fork_prepare();
+}
+
+static void fork_parent(void)
+{
+    zs_memory_fork_done(false);
+    zs_unlock();
+}
+
+static void fork_child(void)
+{
+    zs_memory_fork_done(true);
+    if (zs_dev.running || zs_dev.epoll_fd >= 0) {
+        zs_dev.forked = true;
+        zs_dev.running = false;
+        zs_fds_close_in_child(); /* or the peers would not notice the parent's death */
+    }
+    zs_unlock();
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+bool zs_usable(void)
+{
+    if (!zs_dev.forked)
+        return true;
+    errno = EIO;
+    return false;
+}

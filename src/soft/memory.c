@@ -1,0 +1,182 @@
+/* Memory regions: keys, the table of slots that the device reads without a lock, and hazards, which make
+ * ibv_dereg_mr() wait for the piece that the device is moving and no longer. */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "soft.h"
+
+#define KEY_SLOT(key) ((key) >> 8)
+#define NO_SLOT UINT32_MAX
+#define REUSE_DISTANCE 4096u /* freed slots rest this long: a key repeats after 256 times as many registrations */
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct zs_mr_slot *_Atomic table;
+static uint8_t *generations;
+static uint32_t *free_ring; /* freed slots, oldest first */
+static uint32_t free_head, free_tail, slots_used = 1; /* slot 0 is never given: key 0 means none */
+static _Atomic uint32_t hazards[ZS_HAZARDS] = {NO_SLOT, NO_SLOT};
+
+static void *reserve(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool table_ready(void)
+{
+    if (table)
+        return true;
+    struct zs_mr_slot *t = reserve(sizeof *t * ZS_MAX_MR);
+    generations = reserve(ZS_MAX_MR);
+    free_ring = reserve(sizeof *free_ring * ZS_MAX_MR);
+    if (!t || !generations || !free_ring)
+        return false;
+    table = t;
+    return true;
+}
+
+static uint32_t slot_take(void)
+{
+    if (!table_ready())
+        return NO_SLOT;
+    uint32_t resting = free_tail - free_head;
+    if (slots_used < ZS_MAX_MR && resting < REUSE_DISTANCE)
+        return slots_used++;
+    if (!resting)
+        return NO_SLOT;
+    return free_ring[free_head++ % ZS_MAX_MR];
+}
+
+static void slot_give(uint32_t slot)
+{
+    free_ring[free_tail++ % ZS_MAX_MR] = slot;
+}
+
+static void slot_publish(struct zs_mr *mr, uint64_t iova, unsigned int access)
+{
+    struct zs_mr_slot *s = &table[mr->slot];
+    uint32_t key = (mr->slot << 8) | ++generations[mr->slot];
+    s->access = access;
+    s->iova = iova;
+    s->length = mr->mr.length;
+    s->addr = (uintptr_t)mr->mr.addr;
+    s->pd = zs_container(mr->mr.pd, struct zs_pd, pd);
+    mr->mr.lkey = mr->mr.rkey = key;
+    atomic_store_explicit(&s->key, key, memory_order_release);
+}
+
+static int access_valid(unsigned int access)
+{
+    const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                               IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                               IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+    if (access & ~known)
+        return access & IBV_ACCESS_ON_DEMAND ? EOPNOTSUPP : EINVAL;
+    /* Whoever grants a remote write must be able to write locally (IB specification, 10.6.3.1). */
+    if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
+        return EINVAL;
+    return 0;
+}
+
+struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+    int e = access_valid(access);
+    if (!e && (!length || (uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova))
+        e = EINVAL;
+    if (!zs_usable())
+        return NULL;
+    struct zs_mr *mr = e ? NULL : calloc(1, sizeof *mr);
+    if (!mr) {
+        errno = e ? e : ENOMEM;
+        return NULL;
+    }
+    e = zs_pin((uintptr_t)addr, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, &mr->pinned);
+    if (e)
+        goto free_mr;
+    pthread_mutex_lock(&table_lock);
+    mr->slot = slot_take();
+    if (mr->slot == NO_SLOT) {
+        pthread_mutex_unlock(&table_lock);
+        e = ENOMEM;
+        goto unpin;
+    }
+    mr->mr.context = pd->context;
+    mr->mr.pd = pd;
+    mr->mr.addr = addr;
+    mr->mr.length = length;
+    mr->mr.handle = mr->slot;
+    slot_publish(mr, access & IBV_ACCESS_ZERO_BASED ? 0 : iova, access);
+    pthread_mutex_unlock(&table_lock);
+    atomic_fetch_add(&zs_container(pd, struct zs_pd, pd)->users, 1);
+    return &mr->mr;
+
+unpin:
+    zs_unpin((uintptr_t)addr, length, mr->pinned);
+free_mr:
+    free(mr);
+    errno = e;
+    return NULL;
+}
+
+#undef ibv_reg_mr
+ZS_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+    return zs_reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
+}
+
+#undef ibv_reg_mr_iova
+ZS_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+    return zs_reg_mr(pd, addr, length, iova, (unsigned int)access);
+}
+
+ZS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+                                          unsigned int access)
+{
+    return zs_reg_mr(pd, addr, length, iova, access);
+}
+
+static void wait_hazards(uint32_t slot)
+{
+    for (int h = 0; h < ZS_HAZARDS; h++)
+        while (atomic_load(&hazards[h]) == slot)
+            sched_yield();
+}
+
+ZS_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
+{
+    if (!zs_usable())
+        return errno;
+    struct zs_mr *mr = zs_container(ibmr, struct zs_mr, mr);
+    atomic_store(&table[mr->slot].key, 0); /* from here on nobody finds it; who found it before has a hazard */
+    wait_hazards(mr->slot);
+    pthread_mutex_lock(&table_lock);
+    slot_give(mr->slot);
+    pthread_mutex_unlock(&table_lock);
+    zs_unpin((uintptr_t)ibmr->addr, ibmr->length, mr->pinned);
+    atomic_fetch_sub(&zs_container(ibmr->pd, struct zs_pd, pd)->users, 1);
+    free(mr);
+    return 0;
+}
+
+void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t key, uint64_t va, uint64_t length, uint32_t access)
+{
+    uint32_t slot = KEY_SLOT(key);
+    struct zs_mr_slot *slots = atomic_load_explicit(&table, memory_order_acquire);
+    if (!key || slot >= ZS_MAX_MR || !slots)
+        return NULL;
+    struct zs_mr_slot *s = &slots[slot];
+    atomic_store(&hazards[hazard], slot);
+    if (atomic_load(&s->key) == key && s->pd == pd && (s->access & access) == access && va >= s->iova &&
+        va - s->iova <= s->length && length <= s->length - (va - s->iova))
+        return (void *)(uintptr_t)(s->addr + (va - s->iova));
+    zs_mr_release(hazard);
+    return NULL;
+}
+
+void zs_mr_release(int hazard)
+{
+    atomic_store_explicit(&hazards[hazard], NO_SLOT, memory_order_release);
+}

@@ -1,0 +1,532 @@
+/* The requester side of a queue pair whose peer is another process: sends requests over the link in order, completes
+ * them as answers come, waits and retries, and flushes. Device thread only, dev.lock held. */
+#include <errno.h>
+#include <string.h>
+
+#include "soft.h"
+
+#define RUN_BYTES ZS_PIECE
+#define RUN_FRAMES 32
+#define NO_TIMEOUT_NS 500000000u /* timeout code 0: no timer. The link is looked after at this interval all the same */
+#define LINK_RETRY_NS 20000000u
+
+static int32_t psn_diff(uint32_t a, uint32_t b)
+{
+    return (int32_t)((a - b) << 8) >> 8;
+}
+
+static struct zs_wqe *wqe(struct zs_qp *qp, uint32_t i)
+{
+    return &qp->sq[i & qp->sq_mask];
+}
+
+static uint32_t sq_tail(struct zs_qp *qp)
+{
+    return atomic_load_explicit(&qp->sq_tail, memory_order_acquire);
+}
+
+static bool is_read(const struct zs_wqe *w)
+{
+    return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+           w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* 4.096 us * 2^timeout; a NIC may take up to four times that before it acts (IB specification, 9.7.6.1.3), and a thread
+ * that shares its core with others needs the allowance. */
+static uint64_t ack_timeout_ns(const struct zs_qp *qp)
+{
+    return qp->attr.timeout ? 4 * (4096ull << qp->attr.timeout) : NO_TIMEOUT_NS;
+}
+
+/* --- completing ----------------------------------------------------------------------------------------------------------- */
+
+static enum ibv_wc_opcode wc_opcode(const struct zs_wqe *w)
+{
+    switch (w->opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ:
+        return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+        return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return IBV_WC_FETCH_ADD;
+    default:
+        return IBV_WC_SEND;
+    }
+}
+
+/* w is sq[sq_ack]. */
+void zs_requester_complete(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
+{
+    qp->sq_ack++;
+    if (psn_diff(qp->sq_ack, qp->sq_next) > 0)
+        qp->sq_next = qp->sq_ack;
+    if (!w->signaled && status == IBV_WC_SUCCESS)
+        return;
+    struct zs_cqe e = {
+        .wr_id = w->wr_id,
+        .qp = qp,
+        .status = status,
+        .opcode = wc_opcode(w),
+        .byte_len = is_read(w) && status == IBV_WC_SUCCESS ? w->length : 0,
+        .qp_num = qp->qp.qp_num,
+        .queue_next = qp->sq_ack,
+        .is_send = true,
+    };
+    zs_cq_push(qp->send_cq, &e, false);
+}
+
+void zs_requester_fail(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
+{
+    zs_requester_complete(qp, w, status);
+    zs_qp_error(qp, IBV_EVENT_QP_FATAL, false); /* the completion tells; no event beside it */
+}
+
+static void flush_receives(struct zs_qp *qp)
+{
+    if (qp->recv_held)
+        zs_respond_recv_done(qp, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV, 0, 0, 0, false);
+    if (qp->srq)
+        return;
+    for (uint32_t tail = atomic_load_explicit(&qp->rq_tail, memory_order_acquire); qp->rq_head != tail;) {
+        struct zs_cqe e = {
+            .wr_id = qp->rq[qp->rq_head & qp->rq_mask].wr_id,
+            .qp = qp,
+            .status = IBV_WC_WR_FLUSH_ERR,
+            .opcode = IBV_WC_RECV,
+            .qp_num = qp->qp.qp_num,
+            .queue_next = ++qp->rq_head,
+        };
+        zs_cq_push(qp->recv_cq, &e, false);
+    }
+}
+
+void zs_flush(struct zs_qp *qp)
+{
+    qp->send_off = qp->recv_off = qp->rd_outstanding = 0;
+    qp->send_failed = false;
+    for (uint32_t tail = sq_tail(qp); qp->sq_ack != tail;)
+        zs_requester_complete(qp, wqe(qp, qp->sq_ack), IBV_WC_WR_FLUSH_ERR);
+    flush_receives(qp);
+}
+
+enum ibv_wc_status zs_nak_status(enum zs_nak nak)
+{
+    switch (nak) {
+    case ZS_NAK_INV_REQ:
+        return IBV_WC_REM_INV_REQ_ERR;
+    case ZS_NAK_ACCESS:
+        return IBV_WC_REM_ACCESS_ERR;
+    default:
+        return IBV_WC_REM_OP_ERR;
+    }
+}
+
+/* --- waiting and retrying --------------------------------------------------------------------------------------------------- */
+
+static bool outstanding(const struct zs_qp *qp)
+{
+    return qp->sq_ack != qp->sq_next || qp->send_off;
+}
+
+static void rewind_to_oldest(struct zs_qp *qp)
+{
+    qp->sq_next = qp->sq_ack;
+    qp->send_off = qp->recv_off = qp->rd_outstanding = 0;
+    qp->send_failed = false;
+}
+
+static void on_timer(struct zs_timer *t);
+
+static void watch(struct zs_qp *qp, uint64_t now)
+{
+    if (!qp->timer.armed) {
+        qp->progress_ns = now;
+        zs_timer_set(&qp->timer, now + ack_timeout_ns(qp), on_timer);
+    }
+}
+
+/* No byte came from the peer for a whole timeout although something is owed. Nothing is sent again, since a stream
+ * loses nothing; but each timeout uses up one retry, as on a NIC. */
+static void check_silence(struct zs_qp *qp)
+{
+    uint64_t now = zs_now_ns(), since = qp->progress_ns;
+    if (qp->link && qp->link->rx_progress_ns > since)
+        since = qp->link->rx_progress_ns;
+    uint64_t limit = ack_timeout_ns(qp);
+    if (now - since < limit || !qp->attr.timeout) {
+        zs_timer_set(&qp->timer, (qp->attr.timeout ? since : now) + limit, on_timer);
+        return;
+    }
+    if (!qp->retries_left) {
+        zs_requester_fail(qp, wqe(qp, qp->sq_ack), IBV_WC_RETRY_EXC_ERR);
+        return;
+    }
+    qp->retries_left--;
+    qp->progress_ns = now;
+    zs_timer_set(&qp->timer, now + limit, on_timer);
+}
+
+static void on_timer(struct zs_timer *t)
+{
+    struct zs_qp *qp = zs_container(t, struct zs_qp, timer);
+    if (qp->wait != ZS_WAIT_NONE) {
+        qp->wait = ZS_WAIT_NONE;
+        zs_ready(qp);
+    } else if (zs_qp_state(qp) != IBV_QPS_ERR && outstanding(qp)) {
+        check_silence(qp);
+    }
+}
+
+static void pause_for(struct zs_qp *qp, enum zs_wait why, uint64_t ns)
+{
+    rewind_to_oldest(qp);
+    qp->wait = why;
+    zs_timer_set(&qp->timer, zs_now_ns() + ns, on_timer);
+}
+
+bool zs_requester_rnr(struct zs_qp *qp, unsigned int timer_code)
+{
+    if (qp->attr.rnr_retry != 7) { /* 7 is for ever */
+        if (!qp->rnr_left) {
+            zs_requester_fail(qp, wqe(qp, qp->sq_ack), IBV_WC_RNR_RETRY_EXC_ERR);
+            return false;
+        }
+        qp->rnr_left--;
+    }
+    pause_for(qp, ZS_WAIT_RNR, zs_rnr_ns(timer_code));
+    return true;
+}
+
+bool zs_requester_retry(struct zs_qp *qp, uint64_t pause_ns)
+{
+    if (!qp->retries_left) {
+        if (sq_tail(qp) != qp->sq_ack)
+            zs_requester_fail(qp, wqe(qp, qp->sq_ack), IBV_WC_RETRY_EXC_ERR);
+        return false;
+    }
+    qp->retries_left--;
+    pause_for(qp, ZS_WAIT_RETRY, pause_ns ? pause_ns : ack_timeout_ns(qp) / 4);
+    return true;
+}
+
+void zs_requester_link_lost(struct zs_qp *qp)
+{
+    if (zs_qp_state(qp) == IBV_QPS_ERR || sq_tail(qp) == qp->sq_ack)
+        return;
+    uint64_t pause = ack_timeout_ns(qp) / 4;
+    zs_requester_retry(qp, pause < LINK_RETRY_NS ? pause : LINK_RETRY_NS);
+}
+
+/* Another process has the port now: the one this QP was connected to is gone for good. */
+void zs_requester_peer_is(struct zs_qp *qp, uint64_t instance)
+{
+    uint64_t was = qp->peer_instance;
+    qp->peer_instance = instance;
+    if (was && was != instance && zs_qp_state(qp) != IBV_QPS_ERR && sq_tail(qp) != qp->sq_ack)
+        zs_requester_fail(qp, wqe(qp, qp->sq_ack), IBV_WC_RETRY_EXC_ERR);
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------------------ */
+
+static enum zs_frame_op frame_op(const struct zs_wqe *w)
+{
+    switch (w->opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return ZS_OP_WRITE;
+    case IBV_WR_RDMA_READ:
+        return ZS_OP_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+        return ZS_OP_CMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return ZS_OP_FETCH_ADD;
+    default:
+        return ZS_OP_SEND;
+    }
+}
+
+static struct zs_frame make_frame(const struct zs_qp *qp, const struct zs_wqe *w)
+{
+    struct zs_frame f = {
+        .op = (uint8_t)frame_op(w),
+        .dst_qpn = qp->attr.dest_qp_num,
+        .src_qpn = qp->qp.qp_num,
+        .psn = w->psn,
+        .total = w->length,
+        .rkey = w->rkey,
+        .va = w->remote_addr,
+        .a = w->compare_add,
+        .b = w->swap,
+        .imm = w->imm,
+    };
+    if (w->opcode == IBV_WR_SEND_WITH_IMM || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+        f.flags |= ZS_F_IMM;
+    if (w->flags & IBV_SEND_SOLICITED)
+        f.flags |= ZS_F_SOLICITED;
+    return f;
+}
+
+/* A local error: the WR fails in its turn, after those before it; nothing behind it is sent. */
+static void fail_in_turn(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
+{
+    w->status = (uint8_t)status;
+    qp->send_failed = true;
+    if (qp->sq_ack == qp->sq_next)
+        zs_requester_fail(qp, w, status);
+}
+
+static void message_sent(struct zs_qp *qp)
+{
+    qp->sq_next++;
+    qp->send_off = 0;
+}
+
+/* The next frame of a SEND or WRITE. Returns the payload bytes, or -1 after a local error. */
+static int64_t send_payload(struct zs_qp *qp, struct zs_wqe *w)
+{
+    struct zs_frame f = make_frame(qp, w);
+    struct zs_cursor c;
+    void *data = NULL;
+    size_t n = 0, want = w->length - qp->send_off;
+    if (want) {
+        zs_cursor_start(&c, qp, w, qp->send_off);
+        data = zs_cursor_hold(&c, ZS_HAZARD_SRC, qp->pd, 0, want < ZS_PIECE ? want : ZS_PIECE, &n);
+        if (!data) {
+            fail_in_turn(qp, w, IBV_WC_LOC_PROT_ERR);
+            return -1;
+        }
+    }
+    f.offset = qp->send_off;
+    f.length = (uint32_t)n;
+    f.flags |= (uint8_t)((qp->send_off ? 0 : ZS_F_FIRST) | (n == want ? ZS_F_LAST : 0));
+    zs_link_send(qp->link, &f, data, n);
+    zs_mr_release(ZS_HAZARD_SRC);
+    qp->send_off += (uint32_t)n;
+    if (n == want)
+        message_sent(qp);
+    return (int64_t)n;
+}
+
+static void send_request(struct zs_qp *qp, struct zs_wqe *w)
+{
+    struct zs_frame f = make_frame(qp, w);
+    f.flags |= ZS_F_FIRST | ZS_F_LAST;
+    zs_link_send(qp->link, &f, NULL, 0);
+    qp->rd_outstanding++;
+    message_sent(qp);
+}
+
+/* May sq[sq_next] be started now? */
+static bool may_start(struct zs_qp *qp, struct zs_wqe *w)
+{
+    if (zs_qp_state(qp) == IBV_QPS_SQD)
+        return false;
+    if (w->flags & IBV_SEND_FENCE && qp->rd_outstanding)
+        return false;
+    if (is_read(w) && !qp->attr.max_rd_atomic) {
+        fail_in_turn(qp, w, IBV_WC_LOC_QP_OP_ERR); /* it could never be sent */
+        return false;
+    }
+    return !is_read(w) || qp->rd_outstanding < qp->attr.max_rd_atomic;
+}
+
+static void tell_drained(struct zs_qp *qp)
+{
+    if (zs_qp_state(qp) == IBV_QPS_SQD && !outstanding(qp) && !qp->sq_drained_told) {
+        qp->sq_drained_told = true;
+        if (qp->attr.en_sqd_async_notify)
+            zs_async_event(qp->qp.context, IBV_EVENT_SQ_DRAINED, &qp->qp);
+    }
+}
+
+static bool link_usable(struct zs_qp *qp)
+{
+    if (!qp->link) {
+        int e = zs_link_get(qp);
+        if (e) {
+            zs_requester_retry(qp, LINK_RETRY_NS);
+            return false;
+        }
+        if (zs_qp_state(qp) == IBV_QPS_ERR)
+            return false;
+    }
+    if (qp->link->state == ZS_LINK_UP && zs_link_room(qp->link))
+        return true;
+    zs_link_wait(qp->link, qp);
+    return false;
+}
+
+/* True if there is more to send and room for it. */
+static bool send_some(struct zs_qp *qp)
+{
+    int64_t bytes = 0;
+    for (int frames = 0; frames < RUN_FRAMES && bytes < RUN_BYTES; frames++) {
+        if (qp->send_failed || qp->sq_next == sq_tail(qp))
+            return false;
+        struct zs_wqe *w = wqe(qp, qp->sq_next);
+        if (!qp->send_off && !may_start(qp, w))
+            return false;
+        if (!link_usable(qp))
+            return false;
+        if (!w->sent) {
+            w->psn = qp->psn;
+            qp->psn = (qp->psn + 1) & ZS_PSN_MASK;
+            w->sent = true;
+        }
+        if (is_read(w)) {
+            send_request(qp, w);
+        } else {
+            int64_t n = send_payload(qp, w);
+            if (n < 0)
+                return false;
+            bytes += n;
+        }
+    }
+    return true;
+}
+
+bool zs_requester_run(struct zs_qp *qp)
+{
+    int state = zs_qp_state(qp);
+    if (state == IBV_QPS_ERR) {
+        zs_flush(qp);
+        return false;
+    }
+    if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || qp->wait != ZS_WAIT_NONE)
+        return false;
+    bool more = qp->peer_here ? zs_local_run(qp) : send_some(qp);
+    if (!qp->peer_here && qp->wait == ZS_WAIT_NONE && zs_qp_state(qp) != IBV_QPS_ERR && outstanding(qp))
+        watch(qp, zs_now_ns());
+    tell_drained(qp);
+    return more;
+}
+
+/* --- answers --------------------------------------------------------------------------------------------------------------------- */
+
+static void after_completion(struct zs_qp *qp)
+{
+    qp->retries_left = qp->attr.retry_cnt;
+    qp->rnr_left = qp->attr.rnr_retry;
+    if (qp->send_failed && qp->sq_ack == qp->sq_next)
+        zs_requester_fail(qp, wqe(qp, qp->sq_ack), wqe(qp, qp->sq_ack)->status);
+    else
+        zs_ready(qp);
+}
+
+/* Completes what lies before `psn`, and with `inclusive` psn itself. False if a READ or atomic stands in the way. */
+static bool acknowledge(struct zs_qp *qp, uint32_t psn, bool inclusive)
+{
+    while (qp->sq_ack != qp->sq_next) {
+        struct zs_wqe *w = wqe(qp, qp->sq_ack);
+        int32_t d = psn_diff(w->psn, psn);
+        if (d > 0 || (d == 0 && !inclusive))
+            break;
+        if (is_read(w))
+            return false;
+        zs_requester_complete(qp, w, IBV_WC_SUCCESS);
+    }
+    return true;
+}
+
+static bool oldest_is(struct zs_qp *qp, uint32_t psn)
+{
+    uint32_t end = qp->send_off ? qp->sq_next + 1 : qp->sq_next;
+    return qp->sq_ack != end && wqe(qp, qp->sq_ack)->psn == psn;
+}
+
+static void on_nak(struct zs_qp *qp, const struct zs_frame *f)
+{
+    if (!acknowledge(qp, f->psn, false) || !oldest_is(qp, f->psn))
+        return; /* of something that has been given up since */
+    if (f->code == ZS_NAK_RNR)
+        zs_requester_rnr(qp, f->imm);
+    else if (f->code == ZS_NAK_DROPPED)
+        zs_requester_retry(qp, 0);
+    else
+        zs_requester_fail(qp, wqe(qp, qp->sq_ack), zs_nak_status(f->code));
+}
+
+static void on_atomic_data(struct zs_qp *qp, const struct zs_frame *f)
+{
+    struct zs_wqe *w = wqe(qp, qp->sq_ack);
+    struct zs_cursor c;
+    size_t done = 0;
+    uint8_t value[8];
+    memcpy(value, &f->a, sizeof value);
+    qp->rd_outstanding--;
+    zs_cursor_start(&c, qp, w, 0);
+    while (done < sizeof value) {
+        size_t n;
+        void *to = zs_cursor_hold(&c, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, sizeof value - done, &n);
+        if (!to) {
+            zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
+            return;
+        }
+        memcpy(to, value + done, n);
+        zs_mr_release(ZS_HAZARD_DST);
+        zs_cursor_skip(&c, n);
+        done += n;
+    }
+    zs_requester_complete(qp, w, IBV_WC_SUCCESS);
+    after_completion(qp);
+}
+
+void zs_requester_frame(struct zs_link *l, struct zs_qp *qp, const struct zs_frame *f)
+{
+    int state = zs_qp_state(qp);
+    l->place = ZS_PLACE_NONE;
+    if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || qp->link != l || qp->wait != ZS_WAIT_NONE)
+        return;
+    switch (f->op) {
+    case ZS_OP_ACK:
+        acknowledge(qp, f->psn, true);
+        after_completion(qp);
+        break;
+    case ZS_OP_NAK:
+        on_nak(qp, f);
+        break;
+    case ZS_OP_READ_DATA:
+        acknowledge(qp, f->psn, false);
+        if (oldest_is(qp, f->psn) && wqe(qp, qp->sq_ack)->opcode == IBV_WR_RDMA_READ && f->offset == qp->recv_off &&
+            f->length <= wqe(qp, qp->sq_ack)->length - qp->recv_off) {
+            l->place = ZS_PLACE_READ;
+            l->place_qp = qp;
+            zs_cursor_start(&l->place_at, qp, wqe(qp, qp->sq_ack), qp->recv_off);
+        }
+        break;
+    case ZS_OP_ATOMIC_DATA:
+        acknowledge(qp, f->psn, false);
+        if (oldest_is(qp, f->psn) && is_read(wqe(qp, qp->sq_ack)) && wqe(qp, qp->sq_ack)->opcode != IBV_WR_RDMA_READ)
+            on_atomic_data(qp, f);
+        break;
+    default:
+        break;
+    }
+}
+
+void zs_requester_frame_end(struct zs_link *l)
+{
+    struct zs_qp *qp = l->place_qp;
+    const struct zs_frame *f = &l->frame;
+    qp->recv_off += f->length;
+    struct zs_wqe *w = wqe(qp, qp->sq_ack);
+    if (!(f->flags & ZS_F_LAST))
+        return;
+    if (qp->recv_off != w->length) {
+        zs_requester_fail(qp, w, IBV_WC_BAD_RESP_ERR);
+        return;
+    }
+    qp->recv_off = 0;
+    qp->rd_outstanding--;
+    zs_requester_complete(qp, w, IBV_WC_SUCCESS);
+    after_completion(qp);
+}
+
+/* The memory an answer should go to failed its check. */
+void zs_requester_place_failed(struct zs_qp *qp)
+{
+    zs_requester_fail(qp, wqe(qp, qp->sq_ack), IBV_WC_LOC_PROT_ERR);
+}

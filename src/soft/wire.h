@@ -1,0 +1,114 @@
+/* What travels between two devices. Little-endian, fixed width, reserved bytes zero. A stream starts with a hello in
+ * each direction; then it carries frames (ZS_KIND_LINK: QP traffic) or connection messages (ZS_KIND_CM: rdma_cm).
+ *
+ * A link is one-directional in the sense of roles: the side that connected sends requests, the other answers on the
+ * same stream. Two processes whose QPs both send have two links, so simultaneous connects need no resolution. */
+#ifndef ZCSOFT_WIRE_H
+#define ZCSOFT_WIRE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the wire format is written without byte swapping: add it before porting to a big-endian machine"
+#endif
+
+#define ZS_MAGIC 0x3154465343415a5aULL
+#define ZS_WIRE_VERSION 1
+
+enum zs_kind { ZS_KIND_LINK = 1, ZS_KIND_CM = 2 };
+
+struct zs_hello {
+    uint64_t magic;
+    uint16_t version;
+    uint8_t kind; /* enum zs_kind */
+    uint8_t reserved0;
+    uint32_t pid;      /* meaningful on one host only; verified with SO_PEERCRED before it is used */
+    uint64_t instance; /* random, one a process: tells a restarted peer from the one a QP was connected to */
+    uint64_t reserved1[5];
+};
+static_assert(sizeof(struct zs_hello) == 64, "wire size");
+
+enum zs_frame_op {
+    ZS_OP_SEND = 1,    /* requests: first..last piece of a message */
+    ZS_OP_WRITE,
+    ZS_OP_READ,        /* no payload */
+    ZS_OP_CMP_SWAP,
+    ZS_OP_FETCH_ADD,
+    ZS_OP_READ_DATA,   /* answers */
+    ZS_OP_ATOMIC_DATA, /* a = the value before the operation */
+    ZS_OP_ACK,         /* everything up to and including psn */
+    ZS_OP_NAK,         /* code tells why; psn names the request */
+    ZS_OP_MAX
+};
+
+enum zs_frame_flags {
+    ZS_F_FIRST = 1,
+    ZS_F_LAST = 2,
+    ZS_F_IMM = 4,
+    ZS_F_SOLICITED = 8,
+    ZS_F_INV = 16,
+    ZS_F_RETRY_ACKED = 32, /* reserved */
+};
+
+enum zs_nak {
+    ZS_NAK_NONE = 0,
+    ZS_NAK_RNR,     /* no receive posted: try again after `imm` (an RNR timer code) */
+    ZS_NAK_DROPPED, /* a NIC would have dropped the packet silently (QP unknown or not ready): the requester's timer runs */
+    ZS_NAK_INV_REQ,
+    ZS_NAK_ACCESS,
+    ZS_NAK_OP,
+    ZS_NAK_MAX
+};
+
+struct zs_frame {
+    uint8_t op;    /* enum zs_frame_op */
+    uint8_t flags; /* enum zs_frame_flags */
+    uint8_t code;  /* enum zs_nak */
+    uint8_t reserved0;
+    uint32_t dst_qpn;
+    uint32_t src_qpn;
+    uint32_t psn;    /* message number, 24 bits, from the QP's sq_psn on; one a message, not one a packet */
+    uint32_t length; /* payload bytes behind this header */
+    uint32_t total;  /* bytes of the whole message */
+    uint32_t offset; /* of this payload in the message */
+    uint32_t imm;    /* immediate data (network order), rkey to invalidate, RNR timer code */
+    uint32_t rkey;
+    uint32_t reserved1;
+    uint64_t va;
+    uint64_t a; /* atomics: compare or add; ATOMIC_DATA: the value found */
+    uint64_t b; /* atomics: swap */
+};
+static_assert(sizeof(struct zs_frame) == 64, "wire size");
+
+#define ZS_PIECE 65536u /* payload bytes a frame carries at most: what a deregistration may have to wait for */
+
+/* --- rdma_cm ------------------------------------------------------------------------------------------------- */
+
+enum zs_cm_type { ZS_CM_REQ = 1, ZS_CM_REP, ZS_CM_RTU, ZS_CM_REJ, ZS_CM_DREQ, ZS_CM_DREP, ZS_CM_MAX };
+
+#define ZS_CM_PRIVATE_MAX 196
+
+struct zs_cm_msg {
+    uint8_t type; /* enum zs_cm_type */
+    uint8_t private_len;
+    uint16_t port_space;
+    uint16_t status; /* REJ: reason */
+    uint8_t initiator_depth;
+    uint8_t responder_resources;
+    uint8_t retry_count;
+    uint8_t rnr_retry_count;
+    uint8_t flow_control;
+    uint8_t srq;
+    uint32_t qpn;
+    uint32_t psn;
+    uint8_t src_addr[16]; /* IPv6 or v4-mapped */
+    uint8_t dst_addr[16];
+    uint16_t src_port; /* host order value, little-endian on the wire like the rest */
+    uint16_t dst_port;
+    uint32_t reserved;
+    uint8_t private_data[ZS_CM_PRIVATE_MAX];
+};
+static_assert(sizeof(struct zs_cm_msg) == 256, "wire size");
+
+#endif
