@@ -104,8 +104,7 @@ int zc_option_wrong_type(const struct zc_option *option, const char *value, stru
                         type_words[option->type]);
 }
 
-/* `value` is NULL when the number itself cannot be shown (more than 64 bits). */
-static int out_of_range(const struct zc_option *option, const char *value, bool below, struct zc_error *err)
+int zc_option_out_of_range(const struct zc_option *option, const char *value, bool below, struct zc_error *err)
 {
     char limit[32];
 
@@ -128,7 +127,7 @@ int zc_option_store_integer(const struct zc_option *option, uint64_t value, stru
             zc_size_format(value, text, sizeof(text));
         else
             snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-        return out_of_range(option, text, value < option->min, err);
+        return zc_option_out_of_range(option, text, value < option->min, err);
     }
     *(uint64_t *)field_of(option, options) = value;
     return 0;
@@ -142,7 +141,7 @@ int zc_option_store_seconds(const struct zc_option *option, double value, struct
     if (!isfinite(value))
         return zc_option_wrong_type(option, text, err);
     if (value < option->min_s || value > option->max_s)
-        return out_of_range(option, text, value < option->min_s, err);
+        return zc_option_out_of_range(option, text, value < option->min_s, err);
     *(double *)field_of(option, options) = value;
     return 0;
 }
@@ -162,7 +161,7 @@ static int parse_integer(const struct zc_option *option, const char *text, struc
         rc = -errno;
     }
     if (rc == -ERANGE)
-        return out_of_range(option, quote(text).text, false, err);
+        return zc_option_out_of_range(option, quote(text).text, false, err);
     if (rc != 0)
         return zc_option_wrong_type(option, quote(text).text, err);
     return zc_option_store_integer(option, value, options, err);

@@ -96,6 +96,8 @@ int zc_option_store_integer(const struct zc_option *option, uint64_t value, stru
 int zc_option_store_seconds(const struct zc_option *option, double value, struct zc_run_options *options, struct zc_error *err);
 /* -EINVAL with "FIELD: VALUE is not a size (use for instance ...)" for a value that is not of the option's type. */
 int zc_option_wrong_type(const struct zc_option *option, const char *value, struct zc_error *err);
+/* -ERANGE with "FIELD: VALUE is below the minimum of MIN", or above the maximum, for a number that only `value` can show. */
+int zc_option_out_of_range(const struct zc_option *option, const char *value, bool below, struct zc_error *err);
 
 /* What concerns several fields: required ones present, --skip-validation against --validate (afterwards both say the same),
  * nothing left to measure, an option that the strategy does not take (`given`: a bit per row of the table that the user set). */

@@ -30,14 +30,11 @@ static int integer_from_json(const struct zc_option *option, const json_t *value
 
     if (json_is_real(value) && trunc(real) != real)
         return wrong_type(option, value, err);
-    if (real < 0) {
-        snprintf(text, sizeof(text), "%.15g", real);
-        return zc_error_set(err, ZC_ERR_INVALID, ERANGE, option->name, "%s: %s is below the minimum of %llu", option->name, text,
-                            (unsigned long long)option->min);
-    }
-    if (json_is_integer(value))
-        return zc_option_store_integer(option, (uint64_t)json_integer_value(value), options, err);
-    return zc_option_store_integer(option, real < 0x1p63 ? (uint64_t)real : UINT64_MAX, options, err);
+    snprintf(text, sizeof(text), "%.15g", real);
+    if (real < 0 || real >= 0x1p63)
+        return zc_option_out_of_range(option, text, real < 0, err);
+    return zc_option_store_integer(option, json_is_integer(value) ? (uint64_t)json_integer_value(value) : (uint64_t)real, options,
+                                   err);
 }
 
 static int value_from_json(const struct zc_option *option, const json_t *value, struct zc_run_options *options,

@@ -91,7 +91,7 @@ static size_t farness(const char *name, const char *text)
     if (begins_with(name, text, length))
         return 0;
     changes = distance(text, name);
-    return changes <= (length < 4 ? 1 : length / 3 + (length < 6)) ? changes : SIZE_MAX;
+    return changes <= (length < 6 ? 1 : length / 3) ? changes : SIZE_MAX;
 }
 
 const char *zc_choice_nearest(const char *const *choices, const char *name)
