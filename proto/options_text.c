@@ -149,14 +149,12 @@ int zc_size_parse(const char *text, uint64_t *bytes)
 
 char *zc_size_format(uint64_t bytes, char *buffer, size_t length)
 {
-    static const char suffixes[] = "KMGT";
-    int i = -1;
+    static const char *const suffixes[] = { "", "K", "M", "G", "T" };
+    int i = 0;
 
-    while (bytes != 0 && bytes % 1024 == 0 && i < 3) {
+    for (; bytes != 0 && bytes % 1024 == 0 && i < 4; i++)
         bytes /= 1024;
-        i++;
-    }
-    snprintf(buffer, length, "%llu%.*s", (unsigned long long)bytes, i >= 0, i >= 0 ? &suffixes[i] : "");
+    snprintf(buffer, length, "%llu%s", (unsigned long long)bytes, suffixes[i]);
     return buffer;
 }
 
