@@ -1,0 +1,435 @@
+/* zc_measure() for real: against a responder in a thread of this process, over whatever device is there (under ctest the software
+ * device; in the lab rxe). */
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "counters.h"
+#include "measure.h"
+#include "region.h"
+#include "responder.h"
+
+/* --- allocator calls of each thread ---------------------------------------------------------------------------- */
+
+static _Thread_local uint64_t thread_allocations;
+static uint64_t count_allocations(void) { return thread_allocations; }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNTS_ALLOCATIONS 1
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+extern void __libc_free(void *old);
+void *malloc(size_t size) { thread_allocations++; return __libc_malloc(size); }
+void *calloc(size_t count, size_t size) { thread_allocations++; return __libc_calloc(count, size); }
+void *realloc(void *old, size_t size) { thread_allocations++; return __libc_realloc(old, size); }
+void free(void *old) { thread_allocations++; __libc_free(old); }
+#endif
+
+/* --- a peer in a thread ---------------------------------------------------------------------------------------- */
+
+enum { REGION = 16 << 20 };
+static struct zc_device *device;
+static struct zc_region *region;
+static struct zc_responder *responder;
+static pthread_t thread;
+static atomic_bool leave;
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&leave)) {
+        struct pollfd fd = {.fd = zc_responder_fd(responder), .events = POLLIN};
+        poll(&fd, 1, 50);
+        zc_responder_process(responder);
+    }
+    return NULL;
+}
+
+static void log_line(void *arg, enum zc_log_level level, const char *message)
+{
+    (void)arg;
+    if (level <= ZC_LOG_WARNING)
+        print_message("responder: %s\n", message);
+}
+
+static int start_peer(void **state)
+{
+    (void)state;
+    struct zc_error err = {.kind = ZC_ERR_NONE};
+    const struct zc_responder_params params = {
+        .device = device, .region = region, .max_sessions = 8, .max_qps_per_session = 4, .hello_timeout_ms = 2000, .log = log_line,
+    };
+    if (zc_responder_create(&params, &responder, &err) < 0)
+        fail_msg("%s", err.message);
+    atomic_store(&leave, false);
+    return pthread_create(&thread, NULL, serve, NULL);
+}
+
+static void stop_peer_now(void)
+{
+    if (!responder)
+        return;
+    atomic_store(&leave, true);
+    pthread_join(thread, NULL);
+    zc_responder_destroy(responder);
+    responder = NULL;
+}
+
+static int stop_peer(void **state)
+{
+    (void)state;
+    stop_peer_now();
+    return 0;
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    struct zc_error err = {.kind = ZC_ERR_NONE};
+    if (zc_device_open(NULL, &device, &err) < 0 || zc_region_create(device, REGION, 4711, &region, &err) < 0) {
+        print_message("%s\n", err.message);
+        return -1;
+    }
+    print_message("on %s (%s)\n", zc_device_info(device)->name, zc_device_kind_names[zc_device_info(device)->kind]);
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    zc_region_destroy(region);
+    zc_device_close(device);
+    return 0;
+}
+
+/* --- a run ----------------------------------------------------------------------------------------------------- */
+
+static atomic_bool cancel;
+static int cancel_fd = -1;
+static struct zc_progress progress;
+static uint64_t wakes, cancelled_ns, longest_gap_ns, last_wake_ns;
+static double cancel_after_s, stop_peer_after_s;    /* in the window; 0: never */
+static enum zc_phase act_in;
+
+static void wake(void *arg)
+{
+    const uint64_t now = zc_now_ns();
+    (void)arg;
+    wakes++;
+    if (last_wake_ns && now - last_wake_ns > longest_gap_ns)
+        longest_gap_ns = now - last_wake_ns;
+    last_wake_ns = now;
+    if (atomic_load(&progress.phase) != (int)act_in)
+        return;
+    const double in_phase = (double)(now - atomic_load(&progress.phase_started_ns)) / 1e9;
+    if (cancel_after_s > 0 && in_phase >= cancel_after_s && !cancelled_ns) {
+        cancelled_ns = now;
+        atomic_store(&cancel, true);
+        assert_int_equal(eventfd_write(cancel_fd, 1), 0);
+    }
+    if (stop_peer_after_s > 0 && in_phase >= stop_peer_after_s)
+        stop_peer_now();
+}
+
+static struct zc_run_options options;
+
+static void set_options(uint64_t size)
+{
+    zc_run_options_init(&options);
+    options.strategy = ZC_COPY_BLOCKING;
+    strcpy(options.peer, "self");
+    options.size_bytes = size;
+    options.warmup_s = 0.05;
+    options.measure_s = 0.35;
+    options.footprint_bytes = 8 << 20;
+    options.memory_max_bytes = 64 << 20;
+}
+
+static int run_at(uint16_t port, struct zc_result *result)
+{
+    zc_result_init(result);
+    atomic_store(&cancel, false);
+    cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    wakes = cancelled_ns = longest_gap_ns = last_wake_ns = 0;
+    memset(&progress, 0, sizeof progress);
+    const struct zc_measure_params params = {
+        .device = device, .options = options, .host = zc_device_info(device)->address, .port = port, .cancel_fd = cancel_fd,
+        .cancel = &cancel, .thread_allocations = count_allocations, .wake = wake, .progress = &progress,
+    };
+    const uint64_t mrs = atomic_load(&zc_counters.mrs), cqs = atomic_load(&zc_counters.cqs);
+    const int rc = zc_measure(&params, result);
+    close(cancel_fd);
+    cancel_after_s = stop_peer_after_s = 0;
+    assert_int_equal(atomic_load(&zc_counters.cqs), responder ? cqs : cqs - 1);
+    assert_int_equal(atomic_load(&zc_counters.mrs), responder ? mrs : mrs - 1);    /* the responder has one for its receives */
+    assert_int_equal(atomic_load(&progress.phase), ZC_PHASE_END);
+    assert_int_equal(result->error.errnum, rc);
+    if (rc < 0)
+        print_message("    %s: %s\n", zc_error_kind_name(result->error.kind), result->error.message);
+    return rc;
+}
+
+static int run(struct zc_result *result)
+{
+    return run_at(zc_responder_port(responder), result);
+}
+
+static void assert_done(struct zc_result *result)
+{
+    if (run(result) < 0)
+        fail_msg("%s", result->error.message);
+    assert_int_equal(result->state, ZC_RUN_DONE);
+}
+
+/* --- tests ----------------------------------------------------------------------------------------------------- */
+
+static void assert_latency(const struct zc_latency *latency)
+{
+    assert_true(latency->count > 0);
+    assert_true(latency->min_ns > 0 && latency->min_ns <= latency->max_ns);
+    assert_true(latency->mean_ns >= (double)latency->min_ns && latency->mean_ns <= (double)latency->max_ns);
+    if (latency->p50_ns != ZC_UNMEASURED)
+        assert_in_range(latency->p50_ns, latency->min_ns, latency->max_ns);
+    assert_int_equal(latency->p99_99_ns == ZC_UNMEASURED, latency->count < 100000);
+}
+
+static void test_a_run(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(256 << 10);
+    options.mr_size_bytes = 64 << 10;
+    assert_done(&result);
+    assert_int_equal(result.peer.region_bytes, REGION);
+    assert_int_equal(result.validation.requests, 1);
+    assert_false(result.validation.failed);
+    assert_latency(&result.available);
+    assert_latency(&result.reclaimed);
+
+    const struct zc_throughput *const throughput = &result.throughput;
+    assert_true(throughput->measured);
+    assert_int_equal(throughput->duration_ns, 350000000);
+    assert_int_equal(throughput->bytes, throughput->requests * options.size_bytes);
+    assert_int_equal(throughput->series_length, 4);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < throughput->series_length; i++)
+        sum += throughput->series_bytes[i];
+    assert_int_equal(sum, throughput->bytes);
+
+    assert_int_equal(result.terms.inflight, 1);
+    assert_int_equal(result.terms.buffers, 32);
+    assert_int_equal(result.terms.footprint_bytes, 8 << 20);
+    assert_int_equal(result.terms.chunk_bytes, 64 << 10);
+    assert_int_equal(result.terms.chunks, 4);
+    assert_true(result.terms.staging_slots >= 1 && result.terms.staging_slots <= 4);
+    assert_true(result.terms.outstanding_reads >= 1);
+
+    const struct zc_phases *const phases = &result.phases;
+    assert_true(phases->requests > 0 && isnan(phases->register_ns) && isnan(phases->deregister_ns));
+    assert_true(phases->post_ns > 0 && phases->copy_ns > 0 && phases->wait_ns >= 0);
+    const struct zc_cost *const cost = &result.cost;
+    assert_true(cost->measured && cost->requests > 0 && cost->bytes == cost->requests * options.size_bytes);
+    assert_int_equal(cost->registrations, 0);
+#ifdef COUNTS_ALLOCATIONS
+    assert_int_equal(cost->allocations, 0);
+#endif
+    assert_int_equal(cost->device_cpu_ns == ZC_UNMEASURED, result.environment.device.kind != ZC_DEVICE_SOFTWARE);
+    assert_true(result.finished_unix_ns > result.started_unix_ns);
+    assert_true(wakes >= 7 && atomic_load(&progress.elapsed_ns) <= atomic_load(&progress.total_ns));
+    print_message("    %.3f GiB/s, p50 %.1f us, copy %.1f us, wait %.1f us, post %.1f us, cpu %.3f s/GiB, longest silence %.0f ms\n",
+                  (double)throughput->bytes / (double)throughput->duration_ns / 1.073741824, (double)result.available.p50_ns / 1e3,
+                  phases->copy_ns / 1e3, phases->wait_ns / 1e3, phases->post_ns / 1e3,
+                  (double)(cost->cpu_user_ns + cost->cpu_system_ns) / (double)cost->bytes * 1.073741824, (double)longest_gap_ns / 1e6);
+    zc_result_destroy(&result);
+}
+
+static void test_every_byte_of_many_sizes(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 4095, 4096, (64 << 10) + 1, 1 << 20, (3 << 20) + 7};
+    static const uint64_t chunks[] = {4096, 100000, 256 << 10};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
+            struct zc_result result;
+            set_options(sizes[s]);
+            options.mr_size_bytes = chunks[c];
+            options.validate = ZC_VALIDATE_ALL;
+            options.warmup_s = 0;
+            options.measure_s = 0.05;
+            options.footprint_bytes = 4 << 20;
+            options.skip_latency = options.skip_throughput = true;
+            assert_done(&result);
+            assert_true(result.validation.requests >= 1);
+            assert_int_equal(result.validation.bytes, result.validation.requests * sizes[s]);
+            zc_result_destroy(&result);
+        }
+}
+
+static void test_event_mode(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(64 << 10);
+    options.wait = ZC_WAIT_EVENT;
+    options.offset = ZC_OFFSET_FIXED;
+    options.validate = ZC_VALIDATE_ALL;
+    assert_done(&result);
+    assert_latency(&result.available);
+    assert_true(result.throughput.measured);
+    zc_result_destroy(&result);
+}
+
+static void test_skipping(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(4096);
+    options.skip_validation = options.skip_latency = true;
+    assert_done(&result);
+    assert_int_equal(result.validation.requests, 0);
+    assert_int_equal(result.available.count, 0);
+    assert_true(result.throughput.measured);
+    zc_result_destroy(&result);
+
+    set_options(4096);
+    options.skip_throughput = true;
+    assert_done(&result);
+    assert_latency(&result.available);
+    assert_false(result.throughput.measured);
+    assert_int_equal(result.throughput.series_length, 0);
+    zc_result_destroy(&result);
+}
+
+static void test_cancel_keeps_a_partial_window(void **state)
+{
+    (void)state;
+    for (int wait = ZC_WAIT_POLL; wait <= ZC_WAIT_EVENT; wait++) {
+        struct zc_result result;
+        set_options(16 << 10);
+        options.wait = wait;
+        options.measure_s = 30;
+        options.skip_latency = true;
+        act_in = ZC_PHASE_THROUGHPUT;
+        cancel_after_s = 0.25;
+        assert_int_equal(run(&result), -ECANCELED);
+        const uint64_t took = zc_now_ns() - cancelled_ns;
+        print_message("    released %.1f ms after the cancellation\n", (double)took / 1e6);
+        assert_int_equal(result.state, ZC_RUN_CANCELLED);
+        assert_int_equal(result.error.kind, ZC_ERR_CANCELLED);
+        assert_true(result.throughput.measured);
+        assert_in_range(result.throughput.duration_ns, 250000000, 2000000000);
+        assert_int_equal(result.throughput.series_length, (result.throughput.duration_ns + 99999999) / 100000000);
+        assert_false(result.cost.measured);
+        zc_result_destroy(&result);
+    }
+}
+
+static void test_a_peer_that_goes_away(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(16 << 10);
+    options.measure_s = 30;
+    act_in = ZC_PHASE_LATENCY;
+    stop_peer_after_s = 0.2;
+    assert_true(run(&result) < 0);
+    assert_int_equal(result.state, ZC_RUN_FAILED);
+    assert_int_equal(result.error.kind, ZC_ERR_PEER);
+    assert_int_equal(result.available.count, 0);
+    zc_result_destroy(&result);
+}
+
+static void test_nobody_listens(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(4096);
+    const uint16_t port = zc_responder_port(responder);
+    stop_peer_now();
+    const uint64_t begin = zc_now_ns();
+    const uint64_t mrs = atomic_load(&zc_counters.mrs);
+    zc_result_init(&result);
+    const struct zc_measure_params params = {.device = device, .options = options, .host = zc_device_info(device)->address,
+                                             .port = port, .cancel_fd = -1};
+    assert_true(zc_measure(&params, &result) < 0);
+    assert_int_equal(result.error.kind, ZC_ERR_PEER);
+    assert_true(zc_now_ns() - begin < UINT64_C(7000000000));
+    assert_int_equal(atomic_load(&zc_counters.mrs), mrs);
+    zc_result_destroy(&result);
+}
+
+static void test_sizes_that_cannot_be(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(REGION + 1);
+    options.memory_max_bytes = 2 * REGION;
+    assert_int_equal(run(&result), -EINVAL);
+    assert_string_equal(result.error.field, "size");
+    assert_string_equal(result.error.message, "size 16777217 is larger than the peer's region of 16777216 bytes");
+    zc_result_destroy(&result);
+
+    set_options(REGION);
+    options.memory_max_bytes = REGION - 1;
+    assert_int_equal(run(&result), -EINVAL);
+    assert_string_equal(result.error.field, "size");
+    assert_string_equal(result.error.message, "size 16777216 is larger than memory_max 16777215");
+    zc_result_destroy(&result);
+}
+
+static void test_the_whole_region(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(REGION);
+    options.validate = ZC_VALIDATE_ALL;
+    options.measure_s = 2;
+    options.skip_throughput = true;
+    assert_done(&result);
+    assert_int_equal(result.terms.buffers, 1);
+    zc_result_destroy(&result);
+}
+
+static void test_nothing_in_the_window(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(REGION);
+    options.warmup_s = 0;
+    options.measure_s = 0.0005;
+    assert_true(run(&result) < 0);
+    assert_int_equal(result.error.kind, ZC_ERR_UNMEASURED);
+    assert_int_equal(result.state, ZC_RUN_FAILED);
+    assert_true(result.available.p50_ns == ZC_UNMEASURED);
+    zc_result_destroy(&result);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start_peer, stop_peer)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_a_run),
+        CASE(test_every_byte_of_many_sizes),
+        CASE(test_event_mode),
+        CASE(test_skipping),
+        CASE(test_cancel_keeps_a_partial_window),
+        CASE(test_a_peer_that_goes_away),
+        CASE(test_nobody_listens),
+        CASE(test_sizes_that_cannot_be),
+        CASE(test_the_whole_region),
+        CASE(test_nothing_in_the_window),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
