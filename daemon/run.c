@@ -238,6 +238,13 @@ static void tell_end(const struct run *run, struct run_waiter *waiter)
 
 /* ---- the queue */
 
+static void close_cancel_fd(struct run *run)
+{
+    if (run->cancel_fd >= 0)
+        close(run->cancel_fd);
+    run->cancel_fd = -1;
+}
+
 static void run_destroy(struct run *run)
 {
     while (run->waiters) {
@@ -246,7 +253,7 @@ static void run_destroy(struct run *run)
         waiter->ended(waiter, NULL);
     }
     json_decref(run->document);
-    close(run->cancel_fd);
+    close_cancel_fd(run);
     free(run);
 }
 
@@ -264,6 +271,7 @@ static void finish(struct runs *runs, struct run *run)
 {
     pthread_join(run->thread, NULL);
     run->stage = RUN_ENDED;
+    close_cancel_fd(run);
     log_end(run);
     uint64_t *totals[] = { [ZC_RUN_DONE] = &runs->totals.done, [ZC_RUN_FAILED] = &runs->totals.failed,
                            [ZC_RUN_CANCELLED] = &runs->totals.cancelled };
@@ -275,7 +283,6 @@ static void finish(struct runs *runs, struct run *run)
     }
 }
 
-/* Threads that ended are joined, and a run that could not get a thread ends here. */
 static void reap(struct runs *runs)
 {
     for (struct run *run = runs->first; run; run = run->next)
