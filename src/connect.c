@@ -32,8 +32,8 @@ static int next_event(struct zc_connection *c, const struct rdma_cm_id *id, stru
         if (rc > 0 && event->id == id)
             return 0;
         connection_drain_control(c);
-        if (rc > 0 && event->type == RDMA_CM_EVENT_DISCONNECTED && !c->lost)
-            c->lost = "it closed the connection";
+        if (rc > 0)
+            connection_event(c, event);
         if (c->lost)
             return zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s was lost while connecting: %s", c->name, c->lost);
         if (rc == 0 && (rc = connection_wait(c, err)) != 0)

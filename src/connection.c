@@ -77,17 +77,29 @@ void connection_drain_control(struct zc_connection *c)
             received(c, &wcs[i]);
 }
 
+void connection_event(struct zc_connection *c, const struct zc_cm_event *event)
+{
+    if (c->lost)
+        return;
+    switch (event->type) {
+    case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_REJECTED:        /* it ended the session before the CM's last message had reached it */
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+        c->lost = "it closed the connection";
+        break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        c->lost = "the local RDMA device was removed";
+        break;
+    default:
+        break;
+    }
+}
+
 static void drain_events(struct zc_connection *c)
 {
     struct zc_cm_event event;
-    while (zc_cm_event_next(c->channel, &event) > 0) {
-        if (c->lost)
-            continue;
-        if (event.type == RDMA_CM_EVENT_DISCONNECTED)
-            c->lost = "it closed the connection";
-        else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-            c->lost = "the local RDMA device was removed";
-    }
+    while (zc_cm_event_next(c->channel, &event) > 0)
+        connection_event(c, &event);
 }
 
 static int send_control(struct zc_connection *c, unsigned slot, uint16_t type, unsigned flags)

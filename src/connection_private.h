@@ -50,6 +50,8 @@ int connect_qp(struct zc_connection *connection, uint32_t index, struct sockaddr
 int connection_wait(struct zc_connection *connection, struct zc_error *err);
 /* Handle what control completions there are: WELCOME, BYE, failures. Never blocks. */
 void connection_drain_control(struct zc_connection *connection);
+/* An rdma_cm event of a QP that is connected already. */
+void connection_event(struct zc_connection *connection, const struct zc_cm_event *event);
 /* Post the receives of QP `index`, before the peer can send. */
 int connection_post_receives(struct zc_connection *connection, uint32_t index, struct zc_error *err);
 

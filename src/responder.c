@@ -38,10 +38,28 @@ void responder_log(const struct zc_responder *r, enum zc_log_level level, const 
 
 /* --- creation --- */
 
-static int bind_error(const struct zc_responder *r, int errnum, struct zc_error *err)
+/* rdma_bind_addr(3) answers EADDRNOTAVAIL both for a port that a listener on any address has and for a foreign address. Which of the
+ * two it is, another port tells. */
+static bool port_is_taken(const struct zc_responder *r, const struct sockaddr *address)
+{
+    struct sockaddr_storage other = {0};
+    struct rdma_cm_id *id;
+    memcpy(&other, address, address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+    if (address->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)&other)->sin6_port = 0;
+    else
+        ((struct sockaddr_in *)&other)->sin_port = 0;
+    if (zc_cm_id_create(r->channel, NULL, &id, NULL) != 0)
+        return false;
+    bool taken = rdma_bind_addr(id, (struct sockaddr *)&other) == 0;
+    zc_cm_id_destroy(id);
+    return taken;
+}
+
+static int bind_error(const struct zc_responder *r, const struct sockaddr *wanted, int errnum, struct zc_error *err)
 {
     const char *address = r->params.listen_address && r->params.listen_address[0] ? r->params.listen_address : "any address";
-    if (errnum == EADDRINUSE)
+    if (errnum == EADDRINUSE || (errnum == EADDRNOTAVAIL && port_is_taken(r, wanted)))
         return zc_error_set(err, ZC_ERR_BUSY, -errnum, "listen", "cannot listen: port %u of %s is in use", r->params.port, address);
     if (errnum == ENODEV || errnum == EADDRNOTAVAIL)
         return zc_error_set(err, ZC_ERR_INVALID, -errnum, "listen", "cannot listen: %s belongs to no RDMA device of this host", address);
@@ -61,7 +79,7 @@ static int listen_on(struct zc_responder *r, struct sockaddr *address, struct zc
         r->port = ntohs(rdma_get_src_port(r->listener));
         return 0;
     }
-    rc = bind_error(r, errno, err);
+    rc = bind_error(r, address, errno, err);
     zc_cm_id_destroy(r->listener);
     r->listener = NULL;
     return rc;
