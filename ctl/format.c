@@ -35,6 +35,14 @@ struct text format_count(double value)
     return text;
 }
 
+struct text format_plural(double value, const char *thing)
+{
+    struct text text;
+
+    snprintf(text.s, sizeof(text.s), "%.20s %.40s%s", format_count(value).s, thing, value == 1 ? "" : "s");
+    return text;
+}
+
 struct text format_ns(double nanoseconds)
 {
     struct text text;

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { FORMAT_MAX = 32 };
+enum { FORMAT_MAX = 64 };
 
 /* Filled by the functions below; returned by value so that one printf can take several. */
 struct text {
@@ -15,6 +15,7 @@ struct text {
 /* NAN gives "-" in all of them. */
 struct text format_number(double value);            /* 3 digits: "0.312", "5.43", "46.6", "5563" */
 struct text format_count(double value);             /* a whole number, all digits */
+struct text format_plural(double value, const char *thing);      /* "1 QP", "4 QPs", "- QPs" */
 struct text format_ns(double nanoseconds);          /* "850 ns", "171 us", "1.23 ms", "12.0 s" */
 struct text format_bytes(double bytes);             /* "64 KiB", "54.3 GiB" */
 struct text format_duration(double seconds);        /* "12 s", "3 min 20 s", "2 h 5 min", "4 d 3 h" */

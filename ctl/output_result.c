@@ -59,9 +59,9 @@ static void print_host(FILE *out, const json_t *doc)
 {
     char line[512];
 
-    snprintf(line, sizeof(line), "%s, Linux %s, %s CPUs (%s), %s NUMA nodes, %s memory", text_at(doc, "environment.host"),
-             text_at(doc, "environment.kernel"), format_count(number_at(doc, "environment.cpus_online")).s,
-             text_at(doc, "environment.cpu"), format_count(number_at(doc, "environment.numa_nodes")).s,
+    snprintf(line, sizeof(line), "%s, Linux %s, %s (%s), %s, %s memory", text_at(doc, "environment.host"),
+             text_at(doc, "environment.kernel"), format_plural(number_at(doc, "environment.cpus_online"), "CPU").s,
+             text_at(doc, "environment.cpu"), format_plural(number_at(doc, "environment.numa_nodes"), "NUMA node").s,
              format_bytes(number_at(doc, "environment.memory_bytes")).s);
     print_label(out, "host");
     print_wrapped(out, LABEL, WIDTH, line);
@@ -102,8 +102,8 @@ static void print_throughput(FILE *out, const json_t *doc)
             format_number(number_at(t, "bytes") * 8 / number_at(t, "duration_ns")).s,
             format_number(number_at(t, "requests_per_s")).s);
     print_label(out, "");
-    fprintf(out, "%s in %s requests within %s, %s in flight\n", format_bytes(number_at(t, "bytes")).s,
-            format_count(number_at(t, "requests")).s, format_ns(number_at(t, "duration_ns")).s,
+    fprintf(out, "%s in %s within %s, %s in flight\n", format_bytes(number_at(t, "bytes")).s,
+            format_plural(number_at(t, "requests"), "request").s, format_ns(number_at(t, "duration_ns")).s,
             format_count(number_at(doc, "terms.inflight")).s);
     if (series_range(t, &low, &high)) {
         print_label(out, "");
@@ -164,17 +164,21 @@ static void print_cost(FILE *out, const json_t *doc)
     if (isnan(number_at(c, "cpu_s_per_gib"))) {
         fprintf(out, "-\n");
     } else {
-        fprintf(out, "%s s/GiB (user %s, system %s), waiting for events, %s requests\n", format_number(number_at(c, "cpu_s_per_gib")).s,
+        fprintf(out, "%s s/GiB (user %s, system %s), waiting for events, %s\n", format_number(number_at(c, "cpu_s_per_gib")).s,
                 format_number(number_at(c, "cpu_user_ns") / 1e9 / moved).s,
-                format_number(number_at(c, "cpu_system_ns") / 1e9 / moved).s, format_count(number_at(c, "requests")).s);
+                format_number(number_at(c, "cpu_system_ns") / 1e9 / moved).s, format_plural(number_at(c, "requests"), "request").s);
         if (!isnan(device)) {
             print_label(out, "");
             fprintf(out, "%s s/GiB more in the software device's thread, which does a NIC's work\n", format_number(device).s);
         }
     }
-    print_label(out, "in window");
-    fprintf(out, "%s memory registrations, %s allocator calls\n", format_count(number_at(c, "registrations")).s,
-            format_count(number_at(c, "allocations")).s);
+    print_label(out, "data path");
+    if (isnan(number_at(c, "registrations")) && isnan(number_at(c, "allocations"))) {
+        fprintf(out, "-\n");
+        return;
+    }
+    fprintf(out, "%s, %s in the measured window\n", format_plural(number_at(c, "registrations"), "memory registration").s,
+            format_plural(number_at(c, "allocations"), "allocator call").s);
 }
 
 static void print_terms(FILE *out, const json_t *doc)
@@ -184,12 +188,18 @@ static void print_terms(FILE *out, const json_t *doc)
     double huge = number_at(t, "huge_page_bytes");
 
     print_label(out, "terms");
-    fprintf(out, "%s chunks of %s a request, %s staging slots (%s), %s QP, %s outstanding READs each, %s\n",
-            format_count(number_at(t, "chunks")).s, format_bytes(number_at(t, "chunk_bytes")).s,
-            format_count(number_at(t, "staging_slots")).s, format_bytes(number_at(t, "staging_bytes")).s,
-            format_count(number_at(t, "qps")).s, format_count(number_at(t, "outstanding_reads")).s, text_at(doc, "config.wait"));
+    if (isnan(number_at(t, "chunks"))) {
+        fprintf(out, "-\n");
+        return;
+    }
+    fprintf(out, "%s of %s a request, %s (%s), wait by %s\n", format_plural(number_at(t, "chunks"), "chunk").s,
+            format_bytes(number_at(t, "chunk_bytes")).s, format_plural(number_at(t, "staging_slots"), "staging slot").s,
+            format_bytes(number_at(t, "staging_bytes")).s, text_at(doc, "config.wait"));
+    print_label(out, "connection");
+    fprintf(out, "%s, %s each, %s a READ at most\n", format_plural(number_at(t, "qps"), "QP").s,
+            format_plural(number_at(t, "outstanding_reads"), "outstanding READ").s, format_bytes(number_at(t, "max_read_bytes")).s);
     print_label(out, "footprint");
-    fprintf(out, "%s in %s user buffers", format_bytes(footprint).s, format_count(number_at(t, "buffers")).s);
+    fprintf(out, "%s in %s", format_bytes(footprint).s, format_plural(number_at(t, "buffers"), "user buffer").s);
     if (!isnan(footprint / cache))
         fprintf(out, ", %s x the last-level cache (%s)", format_number(footprint / cache).s, format_bytes(cache).s);
     if (!isnan(huge) && footprint > 0)
@@ -204,14 +214,14 @@ static void print_validation(FILE *out, const json_t *doc)
 
     print_label(out, "validation");
     if (strcmp(state, "passed") == 0)
-        fprintf(out, "passed: %s requests, %s compared with the peer's pattern\n", format_count(number_at(v, "requests")).s,
+        fprintf(out, "passed: %s, %s compared with the peer's pattern\n", format_plural(number_at(v, "requests"), "request").s,
                 format_bytes(number_at(v, "bytes")).s);
     else if (strcmp(state, "failed") == 0)
         fprintf(out, "FAILED at offset %s of the peer's region: expected 0x%02x, found 0x%02x\n",
                 format_count(number_at(v, "first_bad_offset")).s, (unsigned)json_integer_value(json_object_get(v, "expected")),
                 (unsigned)json_integer_value(json_object_get(v, "found")));
     else
-        fprintf(out, "%s\n", state);
+        fprintf(out, "%s\n", strcmp(state, "skipped") == 0 ? state : "-  (not reached)");
 }
 
 void output_result_text(FILE *out, json_t *document)

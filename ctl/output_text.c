@@ -10,16 +10,8 @@ static void print_started(FILE *out, json_t *answer)
     fprintf(out, "%s\n", text_at(answer, "id"));
 }
 
-/* Text cut to `width` columns, so that a long name does not push the rest of its row. */
-static void print_cell(FILE *out, int width, const char *text)
-{
-    int length = (int)strlen(text);
-
-    if (length > width)
-        fprintf(out, "%.*s~ ", width - 1, text);
-    else
-        fprintf(out, "%-*s ", width, text);
-}
+/* Ids are as wide as the daemon makes them for most strategies; nothing is ever cut, because ids and peers are copied from here. */
+enum { ID = 35 };
 
 static void print_results(FILE *out, json_t *answer)
 {
@@ -32,18 +24,16 @@ static void print_results(FILE *out, json_t *answer)
         fprintf(out, "no results stored\n");
         return;
     }
-    fprintf(out, "%-28s %-9s %-14s %-14s %7s %8s %8s %s\n", "id", "state", "strategy", "peer", "size", "GiB/s", "p50", "device");
+    fprintf(out, "%-*s %-9s %8s %6s %7s %-8s %s\n", ID, "id", "state", "size", "GiB/s", "p50", "device", "strategy and peer");
     json_array_foreach (results, index, row) {
-        fprintf(out, "%-28s ", text_at(row, "id"));     /* never cut: it is what one copies */
+        fprintf(out, "%-*s ", ID, text_at(row, "id"));
         if (!json_is_true(json_object_get(row, "readable"))) {
             fprintf(out, "unreadable: %s\n", text_at(row, "error"));
             continue;
         }
-        print_cell(out, 9, text_at(row, "state"));
-        print_cell(out, 14, text_at(row, "strategy"));
-        print_cell(out, 14, text_at(row, "peer"));
-        fprintf(out, "%7s %8s %8s %s\n", format_bytes(number_at(row, "size")).s, format_number(number_at(row, "gib_per_s")).s,
-                format_ns(number_at(row, "p50_ns")).s, text_at(row, "device_kind"));
+        fprintf(out, "%-9s %8s %6s %7s %-8s %s %s\n", text_at(row, "state"), format_bytes(number_at(row, "size")).s,
+                format_number(number_at(row, "gib_per_s")).s, format_ns(number_at(row, "p50_ns")).s, text_at(row, "device_kind"),
+                text_at(row, "strategy"), text_at(row, "peer"));
     }
 }
 
@@ -58,15 +48,11 @@ static void print_runs(FILE *out, json_t *answer)
         fprintf(out, "no runs queued or active\n");
         return;
     }
-    fprintf(out, "%-28s %-7s %-14s %-14s %7s %-10s %s\n", "id", "state", "strategy", "peer", "size", "phase", "elapsed");
-    json_array_foreach (runs, index, row) {
-        fprintf(out, "%-28s ", text_at(row, "id"));
-        print_cell(out, 7, text_at(row, "state"));
-        print_cell(out, 14, text_at(row, "strategy"));
-        print_cell(out, 14, text_at(row, "peer"));
-        fprintf(out, "%7s %-10s %s of %s s\n", format_bytes(number_at(row, "size")).s, text_at(row, "phase"),
-                format_number(number_at(row, "elapsed_s")).s, format_number(number_at(row, "total_s")).s);
-    }
+    fprintf(out, "%-*s %-7s %8s %-10s %8s %8s %s\n", ID, "id", "state", "size", "phase", "elapsed", "of", "strategy and peer");
+    json_array_foreach (runs, index, row)
+        fprintf(out, "%-*s %-7s %8s %-10s %8s %8s %s %s\n", ID, text_at(row, "id"), text_at(row, "state"),
+                format_bytes(number_at(row, "size")).s, text_at(row, "phase"), format_ns(number_at(row, "elapsed_s") * 1e9).s,
+                format_ns(number_at(row, "total_s") * 1e9).s, text_at(row, "strategy"), text_at(row, "peer"));
 }
 
 static void print_sessions(FILE *out, json_t *answer)
@@ -80,15 +66,12 @@ static void print_sessions(FILE *out, json_t *answer)
         fprintf(out, "no sessions open\n");
         return;
     }
-    fprintf(out, "%6s %-40s %4s %9s %-10s %s\n", "id", "peer", "QPs", "READs/QP", "state", "age");
-    json_array_foreach (sessions, index, row) {
-        fprintf(out, "%6s ", format_count(number_at(row, "id")).s);
-        print_cell(out, 40, text_at(row, "peer"));
-        fprintf(out, "%4s %9s %-10s %s\n", format_count(number_at(row, "qps")).s,
+    fprintf(out, "%6s %4s %9s %-10s %12s %s\n", "id", "QPs", "READs/QP", "state", "age", "peer");
+    json_array_foreach (sessions, index, row)
+        fprintf(out, "%6s %4s %9s %-10s %12s %s\n", format_count(number_at(row, "id")).s, format_count(number_at(row, "qps")).s,
                 format_count(number_at(row, "outstanding_reads")).s,
                 json_is_true(json_object_get(row, "welcomed")) ? "welcomed" : "greeting",
-                format_duration(number_at(row, "age_s")).s);
-    }
+                format_duration(number_at(row, "age_s")).s, text_at(row, "peer"));
 }
 
 static void print_device(FILE *out, const json_t *device)
@@ -102,12 +85,13 @@ static void print_device(FILE *out, const json_t *device)
             text_at(device, "netdev"), format_count(number_at(device, "active_mtu_bytes")).s,
             format_count(number_at(device, "max_mtu_bytes")).s, format_number(number_at(device, "rate_gbit_per_s")).s,
             format_count(number_at(device, "numa_node")).s, firmware);
-    fprintf(out, "  at most: %s QPs, %s WRs a queue, %s CQEs a CQ, %s SGEs, %s outstanding READs as requester, %s as responder\n",
-            format_count(number_at(device, "max_qp")).s, format_count(number_at(device, "max_qp_wr")).s,
-            format_count(number_at(device, "max_cqe")).s, format_count(number_at(device, "max_sge")).s,
-            format_count(number_at(device, "max_qp_init_rd_atom")).s, format_count(number_at(device, "max_qp_rd_atom")).s);
-    fprintf(out, "  an MR of %s, a message of %s; on-demand paging: %s\n", format_bytes(number_at(device, "max_mr_size_bytes")).s,
-            format_bytes(number_at(device, "max_msg_size_bytes")).s, json_is_true(json_object_get(device, "odp")) ? "yes" : "no");
+    fprintf(out, "  at most %s, %s a queue, %s a CQ, %s a WR\n", format_plural(number_at(device, "max_qp"), "QP").s,
+            format_plural(number_at(device, "max_qp_wr"), "WR").s, format_plural(number_at(device, "max_cqe"), "CQE").s,
+            format_plural(number_at(device, "max_sge"), "SGE").s);
+    fprintf(out, "  outstanding READs a QP: %s as requester, %s as responder; an MR of %s, a message of %s\n",
+            format_count(number_at(device, "max_qp_init_rd_atom")).s, format_count(number_at(device, "max_qp_rd_atom")).s,
+            format_bytes(number_at(device, "max_mr_size_bytes")).s, format_bytes(number_at(device, "max_msg_size_bytes")).s);
+    fprintf(out, "  on-demand paging: %s\n", json_is_true(json_object_get(device, "odp")) ? "yes" : "no");
 }
 
 static void print_devices(FILE *out, json_t *answer)
@@ -123,12 +107,17 @@ static void print_devices(FILE *out, json_t *answer)
         print_device(out, row);
 }
 
-/* A line of counters: label, then "VALUE WORD" for each member. */
+/* A line of counters: label, then "VALUE WORD" for each member; a word that ends in '*' is a thing and gets its plural. */
 static void print_counters(FILE *out, const char *label, const json_t *object, const char *const (*members)[2], size_t count)
 {
     fprintf(out, "%-10s", label);
-    for (size_t i = 0; i < count; i++)
-        fprintf(out, "%s%s %s", i > 0 ? ", " : " ", format_count(number_at(object, members[i][0])).s, members[i][1]);
+    for (size_t i = 0; i < count; i++) {
+        double value = number_at(object, members[i][0]);
+        const char *word = members[i][1];
+        int length = (int)strcspn(word, "*");
+        fprintf(out, "%s%s %.*s%s", i > 0 ? ", " : " ", format_count(value).s, length, word,
+                word[length] == '*' && value != 1 ? "s" : "");
+    }
     fputc('\n', out);
 }
 #define PRINT_COUNTERS(out, label, object, members) \
@@ -139,16 +128,16 @@ static void print_stats(FILE *out, json_t *answer)
     static const char *const sessions[][2] = { { "open", "open" }, { "total", "in all" }, { "refused", "refused" } };
     static const char *const ended[][2] = { { "bye", "by BYE" }, { "disconnected", "disconnected" }, { "error", "by an error" },
                                             { "timeout", "by a timeout" }, { "closed", "closed here" } };
-    static const char *const objects[][2] = { { "pds", "PDs" }, { "mrs", "MRs" }, { "cqs", "CQs" }, { "channels", "channels" },
-                                              { "qps", "QPs" }, { "srqs", "SRQs" }, { "cm_ids", "rdma_cm ids" } };
-    static const char *const runs[][2] = { { "active", "active" }, { "queued", "queued" }, { "done", "done" }, { "failed", "failed" },
-                                           { "cancelled", "cancelled" } };
+    static const char *const objects[][2] = { { "pds", "PD*" }, { "mrs", "MR*" }, { "cqs", "CQ*" }, { "channels", "channel*" },
+                                              { "qps", "QP*" }, { "srqs", "SRQ*" }, { "cm_ids", "rdma_cm id*" } };
+    static const char *const runs[][2] = { { "active", "active" }, { "queued", "queued" }, { "done", "done" },
+                                           { "failed", "failed" }, { "cancelled", "cancelled" } };
 
     clean_strings(answer);
-    fprintf(out, "%-10s up %s, %s clients, %s resident, %s descriptors, %s threads\n", "zcrdmad",
-            format_duration(number_at(answer, "uptime_s")).s, format_count(number_at(answer, "clients")).s,
-            format_bytes(number_at(answer, "process.rss_bytes")).s, format_count(number_at(answer, "process.fds")).s,
-            format_count(number_at(answer, "process.threads")).s);
+    fprintf(out, "%-10s up %s, %s, %s resident, %s, %s\n", "zcrdmad", format_duration(number_at(answer, "uptime_s")).s,
+            format_plural(number_at(answer, "clients"), "client").s, format_bytes(number_at(answer, "process.rss_bytes")).s,
+            format_plural(number_at(answer, "process.fds"), "descriptor").s,
+            format_plural(number_at(answer, "process.threads"), "thread").s);
     fprintf(out, "%-10s %s, region of %s, listening on %s port %s\n", "device", text_at(answer, "device"),
             format_bytes(number_at(answer, "region.size_bytes")).s, text_at(answer, "listen.address"),
             format_count(number_at(answer, "listen.port")).s);
