@@ -324,6 +324,7 @@ struct zs_answer {
 enum zs_wait { ZS_WAIT_NONE, ZS_WAIT_RNR, ZS_WAIT_RETRY, ZS_WAIT_LINK };
 
 struct zs_link;
+struct zs_id;
 
 struct zs_qp {
     union {
@@ -341,7 +342,7 @@ struct zs_qp {
     struct ibv_qp_attr attr; /* as set by ibv_modify_qp */
     _Atomic int state;       /* enum ibv_qp_state; written under dev.lock */
     uint32_t async_events_given;
-    struct rdma_cm_id *cm_id;
+    struct zs_id *cm_id; /* the connection that owns it */
     bool established; /* COMM_EST seen */
 
     /* Send queue. Slots [free, tail) are in use: free moves when a CQE is polled, ack when work ends. */
@@ -599,5 +600,6 @@ void zs_unready(struct zs_qp *qp);
 /* --- rdma_cm (cm*.c) ---------------------------------------------------------------------------------------------------- */
 
 void zs_cm_accept(int fd, bool local, const struct zs_hello *hello); /* takes over fd */
+void zs_cm_forget_qp(struct zs_qp *qp);                               /* it is being destroyed */
 
 #endif

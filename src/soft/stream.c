@@ -191,8 +191,8 @@ int zs_tcp_listen(const struct zs_addr *at, uint16_t *port, int backlog)
 {
     bool any = zs_addr_is_any(at->ip);
     bool v4 = zs_addr_is_v4(at->ip);
-    int fd = tcp_bind(v4 && !any ? AF_INET : AF_INET6, at, *port, any);
-    if (fd < 0 && any && fd != -EADDRINUSE)
+    int fd = tcp_bind(v4 ? AF_INET : AF_INET6, at, *port, any);
+    if (fd < 0 && !v4 && any && fd != -EADDRINUSE && fd != -EACCES)
         fd = tcp_bind(AF_INET, at, *port, any);
     if (fd < 0)
         return fd;
