@@ -124,7 +124,7 @@ static void not_measured(struct run *run, struct zc_result *result)
     result->validation.mode = run->options.validate;
     snprintf(result->peer.host, sizeof result->peer.host, "%s", run->host);
     result->peer.port = run->port;
-    zc_error_set(&result->error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "run %s was cancelled in the queue", run->id);
+    zc_error_set(&result->error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "cancelled in the queue");
 }
 
 static void *run_thread(void *arg)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "result.h"
@@ -17,10 +18,11 @@
 
 enum {
     DOCUMENT_MAX_BYTES = 64 << 20,              /* a foreign file must not fill the memory */
+    TEMPORARY_AGE_S = 60,
     FOLDER_MAX = PATH_MAX - ZC_ID_MAX - 16,     /* leaves room for every file name below it */
 };
 
-static const char SUFFIX[] = ".json";
+static const char SUFFIX[] = ".json", TEMPORARY[] = ".new-";
 
 struct store {
     char folder[FOLDER_MAX];    /* STATE_DIR/results */
@@ -93,6 +95,21 @@ static int folder_failed(const struct store *store, int errnum, const char *what
                         strerror(-errnum));
 }
 
+/* What a daemon that was killed while writing left behind. Young ones may be another daemon's that has the same folder. */
+static void remove_temporaries(const struct store *store)
+{
+    DIR *folder = opendir(store->folder);
+    if (!folder)
+        return;
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        struct stat stat;
+        if (strncmp(entry->d_name, TEMPORARY, sizeof TEMPORARY - 1) == 0
+            && fstatat(dirfd(folder), entry->d_name, &stat, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - stat.st_mtime > TEMPORARY_AGE_S)
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+}
+
 int store_check(struct store *store, struct zc_error *err)
 {
     int failed = make_folders(store->folder);
@@ -100,6 +117,7 @@ int store_check(struct store *store, struct zc_error *err)
         return folder_failed(store, failed, "mkdir", err);
     if (access(store->folder, R_OK | W_OK | X_OK) != 0)
         return folder_failed(store, -errno, "access", err);
+    remove_temporaries(store);
     return 0;
 }
 
@@ -151,7 +169,7 @@ int store_write(struct store *store, const char *id, const json_t *document, cha
     char temporary[PATH_MAX], final[PATH_MAX];
     if (!store_id_valid(id))
         return zc_error_set(err, ZC_ERR_INTERNAL, -EINVAL, "id", "'%.60s' is not a run id", id);
-    file_name(store, ".new-", id, temporary);
+    file_name(store, TEMPORARY, id, temporary);
     file_name(store, "", id, final);
     int failed = make_folders(store->folder);   /* again: it may have been removed meanwhile */
     if (failed)

@@ -20,7 +20,7 @@ bool store_id_valid(const char *id);
 struct store *store_create(const char *state_dir);
 void store_destroy(struct store *store);
 
-/* Make the folder if it is missing and see whether results can be stored in it. ZC_ERR_RESOURCE with the folder in its words. */
+/* Make the folder if it is missing, see whether results can be stored in it, and remove old temporary files. ZC_ERR_RESOURCE with the folder in its words. */
 int store_check(struct store *store, struct zc_error *err);
 
 /* Written under a temporary name, synced, renamed, the folder synced: after 0 the result survives a power failure, and no

@@ -1,5 +1,6 @@
 /* Results as files: what is written comes back, and nothing else in the folder disturbs. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -196,6 +198,23 @@ static void test_no_leftovers(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* Temporary files of a daemon that was killed: old ones go at the next start. */
+static void test_temporaries(void **state)
+{
+    (void)state;
+    struct zc_error err = { 0 };
+    char old[PATH_MAX], young[PATH_MAX];
+    struct timespec times[2] = { { .tv_sec = time(NULL) - 3600 }, { .tv_sec = time(NULL) - 3600 } };
+    put(".new-old.json", "");
+    put(".new-young.json", "");
+    snprintf(old, sizeof old, "%s/results/.new-old.json", folder);
+    snprintf(young, sizeof young, "%s/results/.new-young.json", folder);
+    assert_int_equal(utimensat(AT_FDCWD, old, times, 0), 0);
+    assert_int_equal(store_check(store, &err), 0);
+    assert_int_equal(access(old, F_OK), -1);
+    assert_int_equal(access(young, F_OK), 0);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -220,7 +239,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_ids), T(test_write_read_delete), T(test_damaged), T(test_foreign), T(test_unwritable), T(test_no_leftovers),
+        T(test_ids), T(test_write_read_delete), T(test_damaged), T(test_foreign), T(test_unwritable), T(test_no_leftovers), T(test_temporaries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
