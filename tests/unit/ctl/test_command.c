@@ -308,12 +308,11 @@ static void interrupt_twice(struct daemon *d)
 
     answer(d, "run.start", json_pack("{s:s}", "id", "run-1"));
     kill(getpid(), SIGINT);
-    do {
-        request = next_request(d);
-        if (request.root != NULL && strcmp(request.method, "run.cancel") == 0)
+    for (request = next_request(d); request.root != NULL; request = next_request(d)) {
+        if (strcmp(request.method, "run.cancel") == 0)
             kill(getpid(), SIGINT);
         zc_rpc_request_destroy(&request);
-    } while (request.method != NULL || recv(d->fd, &request, 1, MSG_PEEK) > 0);
+    }
 }
 
 static void interrupt_too_late(struct daemon *d)
