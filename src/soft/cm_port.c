@@ -247,7 +247,7 @@ struct zs_id *zs_cm_find_listener(const struct zs_cm_msg *req)
 int zs_cm_dial(const struct zs_addr *to, uint16_t port, bool *local)
 {
     char addr[40], name[64];
-    if (!zs_addr_is_local(to->ip))
+    if (!zs_addr_is_local(to->ip) || zs_dev.no_unix)
         return zs_stream_connect(to, port, NULL, local);
     addr_name(addr, to->ip);
     const char *tries[] = {addr, zs_addr_is_v4(to->ip) ? "4" : "6", "6"};

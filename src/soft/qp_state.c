@@ -171,7 +171,8 @@ static void enter(struct zs_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
         return;
     case IBV_QPS_RTR:
         qp->epsn = qp->attr.rq_psn;
-        qp->peer_here = zs_addr_is_local(qp->attr.ah_attr.grh.dgid.raw) && zs_is_our_port((uint16_t)(qp->attr.dest_qp_num >> 8));
+        qp->peer_here = !zs_dev.no_shortcut && zs_addr_is_local(qp->attr.ah_attr.grh.dgid.raw) &&
+                        zs_is_our_port((uint16_t)(qp->attr.dest_qp_num >> 8));
         break;
     case IBV_QPS_RTS:
         if (from == IBV_QPS_RTR) {

@@ -218,6 +218,7 @@ struct zs_cq {
     uint32_t mask;
     _Atomic uint32_t head; /* consumers, under lock */
     _Atomic uint32_t tail; /* device thread */
+    _Atomic uint32_t empty_polls;
     _Atomic int armed;     /* 0, 1 any completion, 2 solicited or error */
     zs_spin lock;
     bool overrun;
@@ -581,6 +582,8 @@ struct zs_dev {
     struct zs_list contexts;
     uint64_t instance;
     uint64_t spin_ns;
+    bool no_shortcut; /* ZCSOFT_TRANSPORT=unix|tcp: links even within the process, for tests */
+    bool no_unix;     /* ZCSOFT_TRANSPORT=tcp */
     uint32_t sources;
     struct zs_qp **qps; /* [256 * ports] */
     uint32_t qp_slots, qp_count, qp_hint;

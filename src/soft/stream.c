@@ -130,7 +130,7 @@ static int connect_tcp(const struct zs_addr *to, uint16_t port)
 int zs_stream_connect(const struct zs_addr *to, uint16_t port, const char *unix_name, bool *local)
 {
     *local = false;
-    if (unix_name && zs_addr_is_local(to->ip)) {
+    if (unix_name && !zs_dev.no_unix && zs_addr_is_local(to->ip)) {
         int fd = connect_unix(unix_name);
         if (fd >= 0)
             *local = true;

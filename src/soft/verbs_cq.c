@@ -1,6 +1,7 @@
 /* Completion queues: a ring that the device thread fills and the application empties, and the verbs on it.
  * zs_cq_push() belongs to the device; polling takes the CQ's own spinlock only and makes no system call. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,12 +90,25 @@ static void to_wc(struct ibv_wc *wc, const struct zs_cqe *e)
     wc->dlid_path_bits = 0;
 }
 
+/* A NIC needs no core, but this device does: a thread that has polled in vain for some tens of microseconds lets the
+ * scheduler have a look, or two polling threads on two cores keep the device thread waiting for whole time slices. */
+#define EMPTY_POLLS 8192u
+
+static int poll_empty(struct zs_cq *cq)
+{
+    uint32_t n = atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) + 1;
+    atomic_store_explicit(&cq->empty_polls, n % EMPTY_POLLS, memory_order_relaxed);
+    if (n == EMPTY_POLLS)
+        sched_yield();
+    return 0;
+}
+
 int zs_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 {
     struct zs_cq *cq = zs_cq(ibcq);
     /* empty is the common answer to a polling thread: give it without touching the lock */
     if (atomic_load_explicit(&cq->tail, memory_order_acquire) == atomic_load_explicit(&cq->head, memory_order_relaxed))
-        return 0;
+        return poll_empty(cq);
     zs_spin_lock(&cq->lock);
     uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_acquire);
