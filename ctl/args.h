@@ -28,8 +28,8 @@ struct args {
     int operand_count;
 };
 
-/* `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`, flags; `--` ends the options; options may follow operands. argv[0] is passed over.
- * 0, or -EINVAL with an error that names the option and the nearest one. */
+/* `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`, flags; `--` ends the options; options may follow operands. argv[0] is
+ * passed over. 0, or -EINVAL with an error that names the option and the nearest one. */
 int args_parse(struct args *args, int argc, char **argv, struct zc_error *err);
 
 #endif

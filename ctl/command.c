@@ -1,6 +1,7 @@
 /* The table of subcommands, and what they share. See command.h. */
 #include "command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,13 +15,14 @@ const struct command commands[] = {
     { .name = "run", .run = cmd_run, .operands = "--strategy NAME --peer HOST", .help = "measure one strategy against one peer",
       .notes = "SIZE is a number of bytes or has a suffix: 64K, 1M, 1MiB (powers of 1024).\n"
                "Ctrl-C cancels the run and waits for its end; Ctrl-C again leaves at once.\n"
-               "Exit status: 0 done, 1 the run failed or its result could not be stored, 2 usage, 3 no daemon, 130 interrupted." },
+               "Exit status: 0 done, 1 the run failed or its result could not be stored, 2 usage, 3 no daemon,\n"
+               "130 interrupted." },
     { .name = "wait", .run = cmd_wait, .operands = "ID", .help = "follow a run that was started with --detach to its result" },
     { .name = "runs", .run = cmd_runs, .operands = "[list | cancel ID...]", .help = "queued and active runs" },
     { .name = "results", .run = cmd_results, .operands = "[list | show ID | get ID | delete ID...]", .help = "stored results",
       .notes = "show prints the table that `run` printed, get the JSON document." },
     { .name = "stats", .run = cmd_stats, .operands = "", .help = "counters of the daemon" },
-    { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .help = "sessions of peers that read from here" },
+    { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .help = "sessions of peers that read here" },
     { .name = "devices", .run = cmd_devices, .operands = "", .help = "RDMA devices and their ports" },
     { .name = "version", .run = cmd_version, .operands = "", .help = "versions of zcctl and of the daemon" },
     { .name = NULL },
@@ -127,8 +129,7 @@ static void print_usage(FILE *out)
 static void print_command_help(FILE *out, const struct command *command, const struct args *args)
 {
     fprintf(out, "Usage: zcctl %s%s%s [OPTIONS]\n%c%s.\n\nOptions:\n", command->name, *command->operands != '\0' ? " " : "",
-            command->operands, command->help[0] >= 'a' && command->help[0] <= 'z' ? command->help[0] - 'a' + 'A' : command->help[0],
-            command->help + 1);
+            command->operands, toupper((unsigned char)command->help[0]), command->help + 1);
     if (args->run != NULL)
         print_run_options(out);
     if (args->run != NULL)

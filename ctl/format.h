@@ -28,8 +28,8 @@ const json_t *member_at(const json_t *json, const char *path);
 /* Replace control characters in every string, in place: what a peer or a file says must not command the terminal. */
 void clean_strings(json_t *json);
 
-/* Words of `text` in lines of at most `width` columns, each after the first behind `indent` spaces; the first begins where the cursor
- * is, at column `indent`. Ends with a newline. */
+/* Words of `text` in lines of at most `width` columns, each after the first behind `indent` spaces; the first begins where the
+ * cursor is, at column `indent`. Ends with a newline. */
 void print_wrapped(FILE *out, int indent, int width, const char *text);
 
 #endif

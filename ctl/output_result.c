@@ -15,14 +15,11 @@ static void print_label(FILE *out, const char *label)
 
 static void print_header(FILE *out, const json_t *doc)
 {
-    const char *host = text_at(doc, "peer.host"), *state = text_at(doc, "state");
-
-    if (member_at(doc, "peer.host") == NULL || json_is_null(member_at(doc, "peer.host")))
-        host = text_at(doc, "config.peer");
-    fprintf(out, "%s, %s a request, peer %s", text_at(doc, "strategy"), format_bytes(number_at(doc, "config.size")).s, host);
+    fprintf(out, "%s, %s a request, peer %s", text_at(doc, "strategy"), format_bytes(number_at(doc, "config.size")).s,
+            text_at(doc, "config.peer"));
     if (!isnan(number_at(doc, "peer.port")))
         fprintf(out, " (%s port %s)", text_at(doc, "peer.address"), format_count(number_at(doc, "peer.port")).s);
-    fprintf(out, ": %s\n", state);
+    fprintf(out, ": %s\n", text_at(doc, "state"));
 }
 
 static void print_error(FILE *out, const json_t *doc)
@@ -59,7 +56,7 @@ static void print_host(FILE *out, const json_t *doc)
 {
     char line[512];
 
-    snprintf(line, sizeof(line), "%s, Linux %s, %s (%s), %s, %s memory", text_at(doc, "environment.host"),
+    snprintf(line, sizeof(line), "%s, %s, %s (%s), %s, %s memory", text_at(doc, "environment.host"),
              text_at(doc, "environment.kernel"), format_plural(number_at(doc, "environment.cpus_online"), "CPU").s,
              text_at(doc, "environment.cpu"), format_plural(number_at(doc, "environment.numa_nodes"), "NUMA node").s,
              format_bytes(number_at(doc, "environment.memory_bytes")).s);

@@ -77,6 +77,7 @@ static void print_sessions(FILE *out, json_t *answer)
 static void print_device(FILE *out, const json_t *device)
 {
     const char *firmware = text_at(device, "firmware");
+    double mr_size = number_at(device, "max_mr_size_bytes");
 
     fprintf(out, "%s port %s: %s, %s, %s%s\n", text_at(device, "name"), format_count(number_at(device, "port")).s,
             text_at(device, "kind"), text_at(device, "port_state"), text_at(device, "link_layer"),
@@ -88,9 +89,9 @@ static void print_device(FILE *out, const json_t *device)
     fprintf(out, "  at most %s, %s a queue, %s a CQ, %s a WR\n", format_plural(number_at(device, "max_qp"), "QP").s,
             format_plural(number_at(device, "max_qp_wr"), "WR").s, format_plural(number_at(device, "max_cqe"), "CQE").s,
             format_plural(number_at(device, "max_sge"), "SGE").s);
-    fprintf(out, "  outstanding READs a QP: %s as requester, %s as responder; an MR of %s, a message of %s\n",
+    fprintf(out, "  outstanding READs a QP: %s as requester, %s as responder; MR %s, message %s\n",
             format_count(number_at(device, "max_qp_init_rd_atom")).s, format_count(number_at(device, "max_qp_rd_atom")).s,
-            format_bytes(number_at(device, "max_mr_size_bytes")).s, format_bytes(number_at(device, "max_msg_size_bytes")).s);
+            mr_size < 0x1p60 ? format_bytes(mr_size).s : "of any size", format_bytes(number_at(device, "max_msg_size_bytes")).s);
     fprintf(out, "  on-demand paging: %s\n", json_is_true(json_object_get(device, "odp")) ? "yes" : "no");
 }
 

@@ -26,24 +26,39 @@ json_t *zc_error_to_json(const struct zc_error *err)
 
     if (err->kind == ZC_ERR_NONE)
         return json_null();
-    return json_pack("{s:s, s:o, s:o, s:o}", "kind", zc_error_kind_name(err->kind), "message", zc_json_text(err->message), "field",
-                     zc_json_text(err->field), "errno", zc_json_text(name));
+    return json_pack("{s:s, s:o, s:o, s:o}",
+        "kind", zc_error_kind_name(err->kind),
+        "message", zc_json_text(err->message),
+        "field", zc_json_text(err->field),
+        "errno", zc_json_text(name));
 }
 
 json_t *zc_device_info_to_json(const struct zc_device_info *info)
 {
-    json_t *device = json_pack(
-        "{s:o, s:s, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o}", "name", zc_json_text(info->name), "kind",
-        zc_device_kind_names[info->kind], "firmware", zc_json_text(info->firmware), "vendor_id", zc_json_count(info->vendor_id),
-        "vendor_part_id", zc_json_count(info->vendor_part_id), "port", info->port, "port_state", zc_json_text(info->port_state), "link_layer",
-        zc_json_text(info->link_layer), "netdev", zc_json_text(info->netdev), "address", zc_json_text(info->address));
-    json_t *limits = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "active_mtu_bytes", zc_json_known(info->active_mtu),
-        "max_mtu_bytes", zc_json_known(info->max_mtu), "rate_gbit_per_s", zc_json_real(info->rate_gbit_per_s), "numa_node",
-        info->numa_node < 0 ? json_null() : json_integer(info->numa_node), "max_qp", zc_json_count(info->max_qp), "max_cqe",
-        zc_json_count(info->max_cqe), "max_qp_wr", zc_json_count(info->max_qp_wr), "max_sge", zc_json_count(info->max_sge),
-        "max_qp_rd_atom", zc_json_count(info->max_qp_rd_atom), "max_qp_init_rd_atom", zc_json_count(info->max_qp_init_rd_atom),
-        "max_mr_size_bytes", zc_json_known(info->max_mr_size_bytes), "max_msg_size_bytes", zc_json_known(info->max_msg_size_bytes),
+    json_t *device = json_pack("{s:o, s:s, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o}",
+        "name", zc_json_text(info->name),
+        "kind", zc_device_kind_names[info->kind],
+        "firmware", zc_json_text(info->firmware),
+        "vendor_id", zc_json_count(info->vendor_id),
+        "vendor_part_id", zc_json_count(info->vendor_part_id),
+        "port", info->port,
+        "port_state", zc_json_text(info->port_state),
+        "link_layer", zc_json_text(info->link_layer),
+        "netdev", zc_json_text(info->netdev),
+        "address", zc_json_text(info->address));
+    json_t *limits = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+        "active_mtu_bytes", zc_json_known(info->active_mtu),
+        "max_mtu_bytes", zc_json_known(info->max_mtu),
+        "rate_gbit_per_s", zc_json_real(info->rate_gbit_per_s),
+        "numa_node", info->numa_node < 0 ? json_null() : json_integer(info->numa_node),
+        "max_qp", zc_json_count(info->max_qp),
+        "max_cqe", zc_json_count(info->max_cqe),
+        "max_qp_wr", zc_json_count(info->max_qp_wr),
+        "max_sge", zc_json_count(info->max_sge),
+        "max_qp_rd_atom", zc_json_count(info->max_qp_rd_atom),
+        "max_qp_init_rd_atom", zc_json_count(info->max_qp_init_rd_atom),
+        "max_mr_size_bytes", zc_json_known(info->max_mr_size_bytes),
+        "max_msg_size_bytes", zc_json_known(info->max_msg_size_bytes),
         "odp", info->odp);
 
     if (device == NULL || limits == NULL || json_object_update_new(device, limits) != 0) {
@@ -60,13 +75,21 @@ static json_t *environment_to_json(const struct zc_environment *e)
                               zc_json_text(e->hugepages_safe));
     json_t *device = e->device.name[0] == '\0' ? json_null() : zc_device_info_to_json(&e->device);
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "host", zc_json_text(e->host),
-                     "kernel", zc_json_text(e->kernel), "cpu", zc_json_text(e->cpu), "cpus_online", zc_json_known(e->cpus_online),
-                     "numa_nodes", zc_json_known(e->numa_nodes), "memory_bytes", zc_json_count(e->memory_bytes),
-                     "memory_free_bytes", zc_json_count(e->memory_free_bytes), "page_size_bytes",
-                     zc_json_known(e->page_size_bytes), "llc_bytes", zc_json_known(e->llc_bytes), "transparent_hugepage",
-                     zc_json_text(e->transparent_hugepage), "zcrdma_version", zc_json_text(e->zcrdma_version), "limits", limits,
-                     "rdmav", rdmav, "device", device);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "host", zc_json_text(e->host),
+        "kernel", zc_json_text(e->kernel),
+        "cpu", zc_json_text(e->cpu),
+        "cpus_online", zc_json_known(e->cpus_online),
+        "numa_nodes", zc_json_known(e->numa_nodes),
+        "memory_bytes", zc_json_count(e->memory_bytes),
+        "memory_free_bytes", zc_json_count(e->memory_free_bytes),
+        "page_size_bytes", zc_json_known(e->page_size_bytes),
+        "llc_bytes", zc_json_known(e->llc_bytes),
+        "transparent_hugepage", zc_json_text(e->transparent_hugepage),
+        "zcrdma_version", zc_json_text(e->zcrdma_version),
+        "limits", limits,
+        "rdmav", rdmav,
+        "device", device);
 }
 
 static json_t *node_to_json(int node)
@@ -76,14 +99,21 @@ static json_t *node_to_json(int node)
 
 static json_t *terms_to_json(const struct zc_terms *t)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "inflight",
-                     zc_json_count(t->inflight), "footprint_bytes", zc_json_count(t->footprint_bytes), "buffers",
-                     zc_json_count(t->buffers), "huge_page_bytes", zc_json_count(t->huge_page_bytes), "chunk_bytes",
-                     zc_json_count(t->chunk_bytes), "chunks", zc_json_count(t->chunks), "staging_bytes",
-                     zc_json_count(t->staging_bytes), "staging_slots", zc_json_count(t->staging_slots), "memory_max_bytes",
-                     zc_json_count(t->memory_max_bytes), "qps", zc_json_known(t->qps), "outstanding_reads",
-                     zc_json_known(t->outstanding_reads), "max_read_bytes", zc_json_count(t->max_read_bytes), "memory_numa_node",
-                     node_to_json(t->memory_numa_node), "thread_numa_node", node_to_json(t->thread_numa_node));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "inflight", zc_json_count(t->inflight),
+        "footprint_bytes", zc_json_count(t->footprint_bytes),
+        "buffers", zc_json_count(t->buffers),
+        "huge_page_bytes", zc_json_count(t->huge_page_bytes),
+        "chunk_bytes", zc_json_count(t->chunk_bytes),
+        "chunks", zc_json_count(t->chunks),
+        "staging_bytes", zc_json_count(t->staging_bytes),
+        "staging_slots", zc_json_count(t->staging_slots),
+        "memory_max_bytes", zc_json_count(t->memory_max_bytes),
+        "qps", zc_json_known(t->qps),
+        "outstanding_reads", zc_json_known(t->outstanding_reads),
+        "max_read_bytes", zc_json_count(t->max_read_bytes),
+        "memory_numa_node", node_to_json(t->memory_numa_node),
+        "thread_numa_node", node_to_json(t->thread_numa_node));
 }
 
 static json_t *latency_to_json(const struct zc_latency *measured)
@@ -94,10 +124,17 @@ static json_t *latency_to_json(const struct zc_latency *measured)
         l.min_ns = l.p50_ns = l.p90_ns = l.p95_ns = l.p99_ns = l.p99_9_ns = l.p99_99_ns = l.max_ns = ZC_UNMEASURED;
         l.mean_ns = NAN;
     }
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count", zc_json_known(l.count), "min_ns",
-                     zc_json_count(l.min_ns), "mean_ns", zc_json_real(l.mean_ns), "p50_ns", zc_json_count(l.p50_ns), "p90_ns",
-                     zc_json_count(l.p90_ns), "p95_ns", zc_json_count(l.p95_ns), "p99_ns", zc_json_count(l.p99_ns), "p99_9_ns",
-                     zc_json_count(l.p99_9_ns), "p99_99_ns", zc_json_count(l.p99_99_ns), "max_ns", zc_json_count(l.max_ns));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "count", zc_json_known(l.count),
+        "min_ns", zc_json_count(l.min_ns),
+        "mean_ns", zc_json_real(l.mean_ns),
+        "p50_ns", zc_json_count(l.p50_ns),
+        "p90_ns", zc_json_count(l.p90_ns),
+        "p95_ns", zc_json_count(l.p95_ns),
+        "p99_ns", zc_json_count(l.p99_ns),
+        "p99_9_ns", zc_json_count(l.p99_9_ns),
+        "p99_99_ns", zc_json_count(l.p99_99_ns),
+        "max_ns", zc_json_count(l.max_ns));
 }
 
 static json_t *series_to_json(const struct zc_throughput *t)
@@ -117,11 +154,14 @@ static json_t *throughput_to_json(const struct zc_throughput *t)
 {
     uint64_t none = t->measured ? 0 : ZC_UNMEASURED;    /* or-ed in, it turns every count into null */
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "bytes", zc_json_count(t->bytes | none), "requests",
-                     zc_json_count(t->requests | none), "duration_ns", zc_json_count(t->duration_ns | none), "gib_per_s",
-                     zc_json_real(t->measured ? per_second(gib(t->bytes), t->duration_ns) : NAN), "requests_per_s",
-                     zc_json_real(t->measured ? per_second((double)t->requests, t->duration_ns) : NAN), "series_interval_ns",
-                     zc_json_count(ZC_SERIES_INTERVAL_NS | none), "series", t->measured ? series_to_json(t) : json_null());
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "bytes", zc_json_count(t->bytes | none),
+        "requests", zc_json_count(t->requests | none),
+        "duration_ns", zc_json_count(t->duration_ns | none),
+        "gib_per_s", zc_json_real(t->measured ? per_second(gib(t->bytes), t->duration_ns) : NAN),
+        "requests_per_s", zc_json_real(t->measured ? per_second((double)t->requests, t->duration_ns) : NAN),
+        "series_interval_ns", zc_json_count(ZC_SERIES_INTERVAL_NS | none),
+        "series", t->measured ? series_to_json(t) : json_null());
 }
 
 static json_t *cost_to_json(const struct zc_cost *c)
@@ -132,12 +172,18 @@ static json_t *cost_to_json(const struct zc_cost *c)
     double device_s = device_cpu_ns == ZC_UNMEASURED ? NAN : (double)device_cpu_ns / 1e9;
     double moved_gib = c->measured && c->bytes > 0 ? gib(c->bytes) : NAN;
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_s_per_gib", zc_json_real(cpu_s / moved_gib),
-                     "cpu_user_ns", zc_json_count(c->cpu_user_ns | none), "cpu_system_ns", zc_json_count(c->cpu_system_ns | none),
-                     "bytes", zc_json_count(c->bytes | none), "requests", zc_json_count(c->requests | none), "duration_ns",
-                     zc_json_count(c->duration_ns | none), "device_cpu_ns", zc_json_count(device_cpu_ns), "device_cpu_s_per_gib",
-                     zc_json_real(device_s / moved_gib), "registrations", zc_json_count(c->registrations), "allocations",
-                     zc_json_count(c->allocations), "wait", zc_json_text(c->measured ? "event" : ""));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "cpu_s_per_gib", zc_json_real(cpu_s / moved_gib),
+        "cpu_user_ns", zc_json_count(c->cpu_user_ns | none),
+        "cpu_system_ns", zc_json_count(c->cpu_system_ns | none),
+        "bytes", zc_json_count(c->bytes | none),
+        "requests", zc_json_count(c->requests | none),
+        "duration_ns", zc_json_count(c->duration_ns | none),
+        "device_cpu_ns", zc_json_count(device_cpu_ns),
+        "device_cpu_s_per_gib", zc_json_real(device_s / moved_gib),
+        "registrations", zc_json_count(c->registrations),
+        "allocations", zc_json_count(c->allocations),
+        "wait", zc_json_text(c->measured ? "event" : ""));
 }
 
 static json_t *phases_to_json(const struct zc_phases *measured)
@@ -146,9 +192,13 @@ static json_t *phases_to_json(const struct zc_phases *measured)
 
     if (p.requests == 0)
         p.register_ns = p.post_ns = p.wait_ns = p.copy_ns = p.deregister_ns = NAN;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "requests", zc_json_known(p.requests), "register_ns",
-                     zc_json_real(p.register_ns), "post_ns", zc_json_real(p.post_ns), "wait_ns", zc_json_real(p.wait_ns), "copy_ns",
-                     zc_json_real(p.copy_ns), "deregister_ns", zc_json_real(p.deregister_ns));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
+        "requests", zc_json_known(p.requests),
+        "register_ns", zc_json_real(p.register_ns),
+        "post_ns", zc_json_real(p.post_ns),
+        "wait_ns", zc_json_real(p.wait_ns),
+        "copy_ns", zc_json_real(p.copy_ns),
+        "deregister_ns", zc_json_real(p.deregister_ns));
 }
 
 /* "" when validation was asked for and the run ended before it. */
@@ -163,16 +213,23 @@ static const char *validation_state(const struct zc_validation *v)
 
 static json_t *validation_to_json(const struct zc_validation *v)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "mode", zc_validate_names[v->mode], "state",
-                     zc_json_text(validation_state(v)), "requests", zc_json_known(v->requests), "bytes", zc_json_known(v->bytes),
-                     "first_bad_offset", v->failed ? zc_json_count(v->first_bad_offset) : json_null(), "expected",
-                     v->failed ? json_integer(v->expected) : json_null(), "found", v->failed ? json_integer(v->found) : json_null());
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "mode", zc_validate_names[v->mode],
+        "state", zc_json_text(validation_state(v)),
+        "requests", zc_json_known(v->requests),
+        "bytes", zc_json_known(v->bytes),
+        "first_bad_offset", v->failed ? zc_json_count(v->first_bad_offset) : json_null(),
+        "expected", v->failed ? json_integer(v->expected) : json_null(),
+        "found", v->failed ? json_integer(v->found) : json_null());
 }
 
 static json_t *peer_to_json(const struct zc_peer_info *p)
 {
-    return json_pack("{s:o, s:o, s:o, s:o}", "host", zc_json_text(p->host), "address", zc_json_text(p->address), "port",
-                     zc_json_known(p->port), "region_bytes", zc_json_known(p->region_bytes));
+    return json_pack("{s:o, s:o, s:o, s:o}",
+        "host", zc_json_text(p->host),
+        "address", zc_json_text(p->address),
+        "port", zc_json_known(p->port),
+        "region_bytes", zc_json_known(p->region_bytes));
 }
 
 json_t *zc_result_to_json(const struct zc_result *r)
@@ -183,12 +240,22 @@ json_t *zc_result_to_json(const struct zc_result *r)
     json_t *latency = json_pack("{s:o, s:o}", "available", latency_to_json(&r->available), "reclaimed",
                                 latency_to_json(&r->reclaimed));
 
-    return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
-                     zc_json_text(r->id), "schema_version", ZC_RESULT_SCHEMA_VERSION, "state", zc_run_state_names[r->state],
-                     "error", zc_error_to_json(&r->error), "notice", zc_json_text(software ? software_notice : ""), "strategy",
-                     zc_json_text(strategy), "peer", peer_to_json(&r->peer), "started_at", zc_json_time(r->started_unix_ns),
-                     "finished_at", zc_json_time(r->finished_unix_ns), "config", zc_run_options_to_json(&r->config), "environment",
-                     environment_to_json(&r->environment), "terms", terms_to_json(&r->terms), "latency", latency, "throughput",
-                     throughput_to_json(&r->throughput), "cost", cost_to_json(&r->cost), "phases", phases_to_json(&r->phases),
-                     "validation", validation_to_json(&r->validation));
+    return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "id", zc_json_text(r->id),
+        "schema_version", ZC_RESULT_SCHEMA_VERSION,
+        "state", zc_run_state_names[r->state],
+        "error", zc_error_to_json(&r->error),
+        "notice", zc_json_text(software ? software_notice : ""),
+        "strategy", zc_json_text(strategy),
+        "peer", peer_to_json(&r->peer),
+        "started_at", zc_json_time(r->started_unix_ns),
+        "finished_at", zc_json_time(r->finished_unix_ns),
+        "config", zc_run_options_to_json(&r->config),
+        "environment", environment_to_json(&r->environment),
+        "terms", terms_to_json(&r->terms),
+        "latency", latency,
+        "throughput", throughput_to_json(&r->throughput),
+        "cost", cost_to_json(&r->cost),
+        "phases", phases_to_json(&r->phases),
+        "validation", validation_to_json(&r->validation));
 }

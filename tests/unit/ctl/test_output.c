@@ -43,7 +43,7 @@ static void fill(struct zc_result *r)
     r->started_unix_ns = INT64_C(1700000000123456789);
     r->finished_unix_ns = INT64_C(1700000010500000000);
     strcpy(r->environment.host, "node1");
-    strcpy(r->environment.kernel, "6.1.0-28-amd64");
+    strcpy(r->environment.kernel, "Linux 6.1.0-28-amd64");
     strcpy(r->environment.cpu, "Some CPU");
     r->environment.cpus_online = 2;
     r->environment.numa_nodes = 1;
