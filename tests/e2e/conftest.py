@@ -55,7 +55,7 @@ def finish(daemons):
         finally:
             if daemon.process:
                 daemon.kill()
-            print(f"--- {daemon.directory.name} said:\n{daemon.said()}")
+            print(f"--- {daemon.directory.name} said:\n{daemon.said()[-8000:]}")
     if errors:
         raise errors[0]
 

@@ -170,12 +170,18 @@ class Daemon:
     def said(self):
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
+    def fate(self):
+        """For messages: a daemon that is dead explains much."""
+        status = self.process and self.process.poll()
+        return "" if status is None else f"\nzcrdmad has ended with {status}"
+
     def refused(self):
-        """For a daemon that cannot start: its exit status and the one line that it said."""
+        """For a daemon that cannot start: its exit status and its one error line."""
         self.launch()
         status = self.process.wait(DEADLINE_S)
         self.process = None
-        return status, one_line(self.said())
+        return status, one_line("\n".join(line for line in self.said().splitlines()
+                                          if " warning: " not in line and " info: " not in line))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -217,7 +223,7 @@ class Daemon:
         done = subprocess.run(self.command(*arguments), env=environment(**changes), stdin=subprocess.DEVNULL, text=True,
                               capture_output=True, timeout=4 * DEADLINE_S)
         assert status is None or done.returncode == status, \
-            f"zcctl {arguments} ended with {done.returncode}\nstdout: {done.stdout}\nstderr: {done.stderr}\nlog: {self.said()}"
+            f"zcctl {arguments} ended with {done.returncode}\nstdout: {done.stdout}\nstderr: {done.stderr}{self.fate()}"
         return done
 
     def popen(self, *arguments, **keywords):

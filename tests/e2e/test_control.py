@@ -59,10 +59,10 @@ def expect_nothing_more(control):
     (b'{"jsonrpc": "2.0", "id": 1, "method": "stats", "params": {"sise": 1}}', PARAMS, 1),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "result.get"}', PARAMS, 1),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "result.get", "params": {"id": 5}}', PARAMS, 1),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "result.get", "params": {"id": "none"}}', NOT_FOUND, 1),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "result.get", "params": {"id": "20000101T000000Z-copy_blocking-0000"}}', NOT_FOUND, 1),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "result.get", "params": {"id": "../../etc/passwd"}}', None, 1),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "run.wait", "params": {"id": "none"}}', NOT_FOUND, 1),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "run.cancel", "params": {"id": "none"}}', NOT_FOUND, 1),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "run.wait", "params": {"id": "20000101T000000Z-copy_blocking-0000"}}', NOT_FOUND, 1),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "run.cancel", "params": {"id": "20000101T000000Z-copy_blocking-0000"}}', NOT_FOUND, 1),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "session.close", "params": {"id": 999}}', NOT_FOUND, 1),
 ], ids=lambda value: value[:60].decode(errors="replace") if isinstance(value, bytes) else "")
 def test_error_reply(control, line, code, request_id):
