@@ -11,13 +11,18 @@ static int no_answer(const struct zc_connection *c, struct zc_error *err)
     return zc_error_set(err, ZC_ERR_PEER, -ETIMEDOUT, "peer", "peer %s gave no answer within %u ms", c->name, c->timeout_ms);
 }
 
+static int cancelled(const struct zc_connection *c, struct zc_error *err)
+{
+    return zc_error_set(err, ZC_ERR_CANCELLED, -ECANCELED, NULL, "cancelled while connecting to peer %s", c->name);
+}
+
 int connection_wait(struct zc_connection *c, struct zc_error *err)
 {
     int rc = zc_wait_readable(c->epoll_fd, c->cancel_fd, c->deadline_ns);
     if (rc == -ETIMEDOUT)
         return no_answer(c, err);
     if (rc == -ECANCELED)
-        return zc_error_set(err, ZC_ERR_CANCELLED, rc, NULL, "cancelled while connecting to peer %s", c->name);
+        return cancelled(c, err);
     return rc ? zc_error_set(err, ZC_ERR_INTERNAL, rc, NULL, "cannot wait for peer %s: %s", c->name, strerror(-rc)) : 0;
 }
 
@@ -175,6 +180,9 @@ static int request(struct zc_connection *c, struct rdma_cm_id *id, uint32_t inde
 int connect_qp(struct zc_connection *c, uint32_t index, struct sockaddr *address, struct zc_error *err)
 {
     struct rdma_cm_id *id;
+    /* A fast device has every event ready before it is waited for, and only waiting looks at cancel_fd. */
+    if (zc_wait_readable(-1, c->cancel_fd, 0) == -ECANCELED)
+        return cancelled(c, err);
     int rc = zc_cm_id_create(c->channel, c, &id, err);
     if (rc)
         return rc;

@@ -35,9 +35,14 @@ static void pretender_message(struct pretender *p)
         message.version = htole16(9);
     if (p->behaviour == GARBAGE)
         memset(&message, 'x', sizeof(message));
-    if (p->behaviour == DISCONNECT)
+    if (p->behaviour == DISCONNECT) {
+        struct pollfd fd = {.fd = p->channel->fd, .events = POLLIN};
+        struct zc_cm_event event;
+        poll(&fd, 1, 1000);     /* ESTABLISHED: an id that is not, cannot be disconnected */
+        zc_cm_event_next(p->channel, &event);
         rdma_disconnect(p->peer.id);
-    else if (p->behaviour != NO_WELCOME)
+    }
+    if (p->behaviour != DISCONNECT && p->behaviour != NO_WELCOME)
         raw_send(&p->peer, &message, sizeof(message) - (p->behaviour == SHORT));
 }
 
