@@ -147,6 +147,8 @@ void zs_source_close(struct zs_source *s)
         return;
     s->dead = true;
     zs_fd_untrack(s->fd);
+    /* close(2) alone removes a descriptor from epoll only if it has no duplicate, and a greeting hands one on. */
+    epoll_ctl(zs_dev.epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     s->fd = -1;
     s->next_dead = zs_dev.dead;
