@@ -1,6 +1,7 @@
 /* The requester side of a queue pair whose peer is another process: sends requests over the link in order, completes
  * them as answers come, waits and retries, and flushes. Device thread only, dev.lock held. */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #include "soft.h"
@@ -148,6 +149,13 @@ static void watch(struct zs_qp *qp, uint64_t now)
     }
 }
 
+/* Nothing may be held against the peer while its bytes wait in the socket, or while this thread itself did not run. */
+static bool own_fault(const struct zs_qp *qp, uint64_t now, uint64_t limit)
+{
+    struct pollfd p = {.fd = qp->link ? qp->link->src.fd : -1, .events = POLLIN};
+    return now - qp->timer.at_ns > limit / 4 || poll(&p, 1, 0) > 0;
+}
+
 /* No byte came from the peer for a whole timeout although something is owed. Nothing is sent again, since a stream
  * loses nothing; but each timeout uses up one retry, as on a NIC. */
 static void check_silence(struct zs_qp *qp)
@@ -156,6 +164,8 @@ static void check_silence(struct zs_qp *qp)
     if (qp->link && qp->link->rx_progress_ns > since)
         since = qp->link->rx_progress_ns;
     uint64_t limit = ack_timeout_ns(qp);
+    if (own_fault(qp, now, limit))
+        since = qp->progress_ns = now;
     if (now - since < limit || !qp->attr.timeout) {
         zs_timer_set(&qp->timer, (qp->attr.timeout ? since : now) + limit, on_timer);
         return;

@@ -296,7 +296,7 @@ static void deregistered_in_flight(void **state)
     (void)state;
     for (int side = 0; side < 2; side++)
         for (int round = 0; round < 10; round++) {
-            struct rig_options o = {.timeout = 10, .retry_cnt = 1};
+            struct rig_options o = {.timeout = 14, .retry_cnt = 6};
             struct rig r;
             rig_open(&r, &o);
             struct buffer fixed = rig_buffer(&r, SIZE, RIG_ALL);
