@@ -18,6 +18,7 @@
 /* Shared by the caller and the thread; whoever lets go last frees it. */
 struct query {
     atomic_int owners;
+    atomic_bool done;       /* what follows was written before it */
     int done_fd;
     int answer;             /* of getaddrinfo(3) */
     int system_errno;       /* with EAI_SYSTEM */
@@ -46,6 +47,7 @@ static void *query_thread(void *arg)
 {
     struct query *query = arg;
     query_ask(query, AI_ADDRCONFIG);
+    atomic_store(&query->done, true);
     eventfd_write(query->done_fd, 1);
     query_release(query);
     return NULL;
@@ -104,7 +106,8 @@ static int query_run(struct query *query, uint64_t deadline_ns, int cancel_fd)
         atomic_fetch_sub(&query->owners, 1);
         return -rc;
     }
-    return zc_wait_readable(query->done_fd, cancel_fd, deadline_ns);
+    rc = zc_wait_readable(query->done_fd, cancel_fd, deadline_ns);
+    return rc == 0 && !atomic_load(&query->done) ? -EIO : rc;
 }
 
 static int query_take(const struct query *query, const char *host, struct zc_addresses *addresses, struct zc_error *err)

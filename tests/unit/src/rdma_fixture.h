@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -145,6 +146,17 @@ static inline void fixture_assert_counts(struct fixture_counts before)
     assert_int_equal(now.qps, before.qps);
     assert_int_equal(now.srqs, before.srqs);
     assert_int_equal(now.cm_ids, before.cm_ids);
+}
+
+/* Open descriptors of this process. */
+static inline unsigned fixture_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
 }
 
 /* A requester: completion, connection and a registered buffer. */
