@@ -1,8 +1,11 @@
 /* See bench.h. */
 #include "bench.h"
 
+#include <dirent.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -72,6 +75,25 @@ void bench_close(struct bench *bench)
     zc_responder_destroy(responder);
     zc_region_destroy(region);
     zc_device_close(bench->device);
+}
+
+bool bench_realtime(void)
+{
+    const struct sched_param priority = {.sched_priority = 10};
+    DIR *const tasks = opendir("/proc/self/task");
+    bool granted = tasks != NULL;
+    for (const struct dirent *task; granted && (task = readdir(tasks));)
+        if (task->d_name[0] != '.')
+            granted = sched_setscheduler((pid_t)strtol(task->d_name, NULL, 10), SCHED_FIFO, &priority) == 0;
+    if (tasks)
+        closedir(tasks);
+    return granted;
+}
+
+double bench_load(void)
+{
+    double load;
+    return getloadavg(&load, 1) == 1 ? load : NAN;
 }
 
 void bench_add(struct bench_figure *figure, double value)

@@ -3,6 +3,7 @@
 #ifndef ZC_BENCH_H
 #define ZC_BENCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,10 @@ struct bench {
 /* Open the first device, expose `region_bytes` on it, connect to it with `qps` QPs. */
 void bench_open(struct bench *bench, uint64_t region_bytes, uint32_t qps);
 void bench_close(struct bench *bench);
+/* Put every thread of the program, the software device's too, under SCHED_FIFO: nothing else gets their CPUs. False if refused. */
+bool bench_realtime(void);
+/* Programs that want a CPU right now besides this one: the load average of the last minute. NAN if unknown. */
+double bench_load(void);
 
 /* One figure a round; the median and the range are what is printed. */
 struct bench_figure {

@@ -1,5 +1,6 @@
 /* Does copy_blocking overlap its READs with its copies? Beside it, in turns: the READ alone (same chunks, same staging slots, no
- * copy), memcpy alone (same slots, same user buffers), and one after the other. */
+ * copy), memcpy alone (same slots, same user buffers), and one after the other; and, to tell what limits it, finer chunks and longer
+ * requests. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,13 +14,14 @@
 #include "memory.h"
 #include "pipeline.h"
 
-enum { REGION = 64 << 20, LONG_REQUEST = 16 };
+enum { REGION = 64 << 20, LONGER = 16, FINER = 4 };
 
 static struct settings {
     uint64_t size, mr_size, footprint;
     unsigned rounds;
     double window_s;
-} settings = {1 << 20, 256 << 10, 256 << 20, 9, 0.4};
+    bool realtime;
+} settings = {1 << 20, 256 << 10, 256 << 20, 11, 0.3, false};
 
 /* One way of moving a request, with its figures. */
 struct subject {
@@ -100,42 +102,54 @@ static void print_ratio(const char *name, const struct bench_figure *ratio, doub
     putchar('\n');
 }
 
-static void print_table(struct subject *copy, struct subject *alone, struct subject *serial, struct subject *longer,
-                        const struct bench_figure *copying)
+/* The first READ and the last copy of a request have nothing beside them: the best time for `chunks` chunks. */
+static double pipelined(double read, double copy, double chunks)
 {
-    struct bench_figure sum = {.count = 0}, over_sum = sum, over_slower = sum, bound = sum, long_over_slower = sum, copy_over_read = sum;
+    return (read + (chunks - 1) * fmax(read, copy) + copy) / chunks;
+}
+
+struct subjects {
+    struct subject alone, serial, copy, finer, longer;
+};
+
+static void print_table(const struct subjects *s, const struct bench_figure *copying)
+{
+    struct bench_figure sum = {.count = 0}, over_sum = sum, over_slower = sum, bound = sum, finer = sum, longer = sum, balance = sum;
     const double chunks = ceil((double)settings.size / (double)settings.mr_size);
     for (size_t i = 0; i < copying->count; i++) {
-        const double r = alone->ns_per_mib.values[i], c = copying->values[i], t = copy->ns_per_mib.values[i];
-        const double slower = r > c ? r : c;
-        bench_add(&sum, r + c);
-        bench_add(&over_sum, (r + c) / t);
-        bench_add(&over_slower, slower / t);
-        /* The first READ and the last copy of a request have nothing beside them. */
-        bench_add(&bound, slower / ((r + (chunks - 1) * slower + c) / chunks));
-        bench_add(&long_over_slower, slower / longer->ns_per_mib.values[i]);
-        bench_add(&copy_over_read, c / r);
+        const double read = s->alone.ns_per_mib.values[i], copy = copying->values[i], both = s->copy.ns_per_mib.values[i];
+        const double slower = fmax(read, copy);
+        bench_add(&sum, read + copy);
+        bench_add(&over_sum, (read + copy) / both);
+        bench_add(&over_slower, slower / both);
+        bench_add(&bound, slower / pipelined(read, copy, chunks));
+        bench_add(&finer, slower / s->finer.ns_per_mib.values[i]);
+        bench_add(&longer, slower / s->longer.ns_per_mib.values[i]);
+        bench_add(&balance, copy / read);
     }
     printf("%-44s %8s %18s %10s\n", "", "GiB/s", "lowest .. highest", "us/MiB");
-    print_row(alone->name, &alone->ns_per_mib);
+    print_row(s->alone.name, &s->alone.ns_per_mib);
     print_row("memcpy alone", copying);
     print_row("sum of both", &sum);
-    print_row(serial->name, &serial->ns_per_mib);
-    print_row(copy->name, &copy->ns_per_mib);
-    print_row(longer->name, &longer->ns_per_mib);
+    print_row(s->serial.name, &s->serial.ns_per_mib);
+    print_row(s->copy.name, &s->copy.ns_per_mib);
+    print_row(s->finer.name, &s->finer.ns_per_mib);
+    print_row(s->longer.name, &s->longer.ns_per_mib);
     printf("\n%-44s %8s %18s\n", "", "ratio", "lowest .. highest");
     print_ratio("copy_blocking to the sum of both", &over_sum, 1.2);
     print_ratio("copy_blocking to the slower of the two", &over_slower, 0.75);
-    print_ratio("  what the number of chunks allows", &bound, 0);
-    print_ratio("  the long request to the slower of the two", &long_over_slower, 0);
-    print_ratio("time of a copy to time of its READ", &copy_over_read, 0);
+    print_ratio("  the most that the number of chunks allows", &bound, 0);
+    print_ratio("  finer chunks to the slower of the two", &finer, 0);
+    print_ratio("  longer requests to the slower of the two", &longer, 0);
+    print_ratio("time of a copy to time of its READ", &balance, 0);
 }
 
 static void parse(int argc, char **argv)
 {
     static const struct option longs[] = {
         {"size", required_argument, NULL, 's'},   {"mr-size", required_argument, NULL, 'm'}, {"footprint", required_argument, NULL, 'f'},
-        {"rounds", required_argument, NULL, 'r'}, {"window", required_argument, NULL, 'w'},  {NULL, 0, NULL, 0},
+        {"rounds", required_argument, NULL, 'r'}, {"window", required_argument, NULL, 'w'},
+        {"realtime", no_argument, NULL, 'R'},     {NULL, 0, NULL, 0},
     };
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) != -1;)
         switch (option) {
@@ -144,22 +158,54 @@ static void parse(int argc, char **argv)
         case 'f': settings.footprint = bench_size(optarg); break;
         case 'r': settings.rounds = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'w': settings.window_s = strtod(optarg, NULL); break;
-        default: bench_fail("usage: overlap [--size S] [--mr-size S] [--footprint S] [--rounds N] [--window SECONDS]");
+        case 'R': settings.realtime = true; break;
+        default: bench_fail("usage: overlap [--size S] [--mr-size S] [--footprint S] [--rounds N] [--window SECONDS] [--realtime]");
         }
-    if (settings.mr_size == 0 || settings.size < settings.mr_size || settings.size * LONG_REQUEST > REGION || settings.rounds < 1 ||
+    if (settings.mr_size < FINER || settings.size < settings.mr_size || settings.size * LONGER > REGION || settings.rounds < 1 ||
         settings.rounds > BENCH_ROUNDS_MAX || settings.window_s <= 0)
-        bench_fail("--size from --mr-size to %d bytes, --rounds 1 to %d, --window above 0", REGION / LONG_REQUEST, BENCH_ROUNDS_MAX);
+        bench_fail("--size from --mr-size to %d bytes, --rounds 1 to %d, --window above 0", REGION / LONGER, BENCH_ROUNDS_MAX);
+}
+
+static void print_header(const struct bench *bench, const struct zc_terms *terms)
+{
+    const struct zc_device_info *const device = zc_device_info(bench->device);
+    printf("overlap on %s (%s): requests of %lu bytes, chunks of %lu, %lu staging slots, %lu MiB of user buffers,\n"
+           "%u rounds of %g s each, %ld CPUs, load average %.1f%s\n\n", device->name, zc_device_kind_names[device->kind],
+           (unsigned long)settings.size, (unsigned long)terms->chunk_bytes, (unsigned long)terms->staging_slots,
+           (unsigned long)(settings.footprint >> 20), settings.rounds, settings.window_s, sysconf(_SC_NPROCESSORS_ONLN), bench_load(),
+           settings.realtime ? ", SCHED_FIFO" : "");
+}
+
+/* All pipelines share the connection: only one has requests in flight at a time. */
+static void make_subjects(struct bench *bench, struct subjects *s)
+{
+    static char finer_name[64], longer_name[64];
+    snprintf(finer_name, sizeof finer_name, "copy_blocking, chunks a %dth as large", FINER);
+    snprintf(longer_name, sizeof longer_name, "copy_blocking, requests %d times as long", LONGER);
+    make_subject(bench, &s->alone, "READ alone", settings.size, settings.mr_size, false);
+    make_subject(bench, &s->serial, "one after the other (one chunk a request)", settings.size, settings.size, true);
+    make_subject(bench, &s->copy, "copy_blocking", settings.size, settings.mr_size, true);
+    make_subject(bench, &s->finer, finer_name, settings.size, settings.mr_size / FINER, true);
+    make_subject(bench, &s->longer, longer_name, settings.size * LONGER, settings.mr_size, true);
+}
+
+static void destroy_subjects(struct subjects *s)
+{
+    zc_pipeline_destroy(s->longer.pipeline);
+    zc_pipeline_destroy(s->finer.pipeline);
+    zc_pipeline_destroy(s->copy.pipeline);
+    zc_pipeline_destroy(s->serial.pipeline);
+    zc_pipeline_destroy(s->alone.pipeline);
 }
 
 int main(int argc, char **argv)
 {
     struct zc_error err;
     struct bench bench;
-    struct subject copy, alone, serial, longer;
+    struct subjects subjects;
     struct bench_figure copying = {.count = 0};
     struct zc_buffer slots;
     struct zc_terms terms;
-    char name[64];
 
     parse(argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -168,35 +214,27 @@ int main(int argc, char **argv)
     staging_without_copy.after = no_copy;
     if (zc_buffer_create(settings.footprint, -1, &user, &err) < 0)
         bench_fail("%s", err.message);
-    snprintf(name, sizeof name, "copy_blocking, requests %d times as long", LONG_REQUEST);
-    make_subject(&bench, &alone, "READ alone", settings.size, settings.mr_size, false);
-    make_subject(&bench, &serial, "one after the other (one chunk a request)", settings.size, settings.size, true);
-    make_subject(&bench, &copy, "copy_blocking", settings.size, settings.mr_size, true);
-    make_subject(&bench, &longer, name, settings.size * LONG_REQUEST, settings.mr_size, true);
-    zc_pipeline_terms(copy.pipeline, &terms);
+    make_subjects(&bench, &subjects);
+    zc_pipeline_terms(subjects.copy.pipeline, &terms);
     if (zc_buffer_create(terms.staging_bytes, -1, &slots, &err) < 0)
         bench_fail("%s", err.message);
+    if (settings.realtime && !bench_realtime())
+        bench_fail("SCHED_FIFO is refused");
 
-    const struct zc_device_info *const device = zc_device_info(bench.device);
-    printf("overlap on %s (%s): requests of %lu bytes, chunks of %lu, %lu staging slots, %lu MiB of user buffers, %ld CPUs, "
-           "%u rounds of %g s each\n\n", device->name, zc_device_kind_names[device->kind], (unsigned long)settings.size,
-           (unsigned long)terms.chunk_bytes, (unsigned long)terms.staging_slots, (unsigned long)(settings.footprint >> 20),
-           sysconf(_SC_NPROCESSORS_ONLN), settings.rounds, settings.window_s);
+    print_header(&bench, &terms);
     for (unsigned round = 0; round < settings.rounds; round++) {
-        measure_subject(&alone);
+        measure_subject(&subjects.alone);
         measure_memcpy(&copying, &slots);
-        measure_subject(&copy);
-        measure_subject(&serial);
-        measure_subject(&longer);
+        measure_subject(&subjects.copy);
+        measure_subject(&subjects.serial);
+        measure_subject(&subjects.finer);
+        measure_subject(&subjects.longer);
     }
-    print_table(&copy, &alone, &serial, &longer, &copying);
+    print_table(&subjects, &copying);
 
     zc_connection_close(bench.connection);
     bench.connection = NULL;
-    zc_pipeline_destroy(longer.pipeline);
-    zc_pipeline_destroy(copy.pipeline);
-    zc_pipeline_destroy(serial.pipeline);
-    zc_pipeline_destroy(alone.pipeline);
+    destroy_subjects(&subjects);
     zc_buffer_destroy(&slots);
     zc_buffer_destroy(&user);
     bench_close(&bench);
