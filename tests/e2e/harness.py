@@ -223,7 +223,7 @@ class Daemon:
         done = subprocess.run(self.command(*arguments), env=environment(**changes), stdin=subprocess.DEVNULL, text=True,
                               capture_output=True, timeout=4 * DEADLINE_S)
         assert status is None or done.returncode == status, \
-            f"zcctl {arguments} ended with {done.returncode}\nstdout: {done.stdout}\nstderr: {done.stderr}{self.fate()}"
+            f"zcctl {arguments} ended with {done.returncode}\nstderr: {done.stderr}{self.fate()}\nstdout: {done.stdout[:500]}"
         return done
 
     def popen(self, *arguments, **keywords):
