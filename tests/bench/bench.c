@@ -49,6 +49,7 @@ void bench_open(struct bench *bench, uint64_t region_bytes, uint32_t qps)
     *bench = (struct bench){.device = NULL};
     if (zc_device_open(NULL, &bench->device, &err) < 0 || zc_region_create(bench->device, region_bytes, 1, &region, &err) < 0)
         bench_fail("%s", err.message);
+    bench->region = (const uint8_t *)(uintptr_t)zc_region_address(region);
     const struct zc_responder_params peer = {
         .device = bench->device, .region = region, .max_sessions = 4, .max_qps_per_session = qps, .hello_timeout_ms = 5000,
     };

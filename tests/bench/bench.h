@@ -17,6 +17,7 @@ struct bench {
     struct zc_device *device;
     struct zc_completion *completion;
     struct zc_connection *connection;
+    const uint8_t *region;          /* the peer's, which is this process' */
 };
 
 /* Open the first device, expose `region_bytes` on it, connect to it with `qps` QPs. */
