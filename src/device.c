@@ -342,7 +342,8 @@ static int not_found(const char *name, const struct zc_device_info *rows, size_t
         length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s port %u %s%s", i ? ", " : "", rows[i].name,
                                    rows[i].port, rows[i].port_state, rows[i].address[0] ? "" : " without an address");
     if (count == 0)
-        return zc_error_set(err, ZC_ERR_NOT_FOUND, -ENODEV, "device", "there is no RDMA device on this host");
+        return zc_error_set(err, ZC_ERR_NOT_FOUND, -ENODEV, "device", "there is no RDMA device%s%s on this host", name ? " " : "",
+                            name ? name : "");
     if (name)
         return zc_error_set(err, ZC_ERR_NOT_FOUND, -ENODEV, "device", "there is no RDMA device '%s'; there is: %s", name, names);
     return zc_error_set(err, ZC_ERR_NOT_FOUND, -ENODEV, "device",
