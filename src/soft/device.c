@@ -228,6 +228,8 @@ static bool run_ready(void)
         struct zs_qp *qp = zs_container(zs_dev.ready.next, struct zs_qp, ready_link);
         zs_list_del(&qp->ready_link);
         bool more = zs_responder_run(qp);
+        if (atomic_load_explicit(&qp->sq_tail, memory_order_relaxed) != qp->sq_next)
+            zs_link_flush_answers(qp);
         more |= zs_requester_run(qp);
         if (more)
             zs_ready(qp);
@@ -236,18 +238,25 @@ static bool run_ready(void)
     return n > 0;
 }
 
+static void dispatch_one(struct zs_source *s, uint32_t events)
+{
+    uint64_t count;
+    if (s && !s->dead)
+        s->ready(s, events);
+    else if (!s && read(zs_dev.wake_fd, &count, sizeof count) < 0)
+        errno = 0;
+}
+
+/* Acknowledgements come before requests: a peer that answers a message with a message acknowledges it first, and
+ * programs have come to count on the order (one channel for both CQs, one event for each). */
 static void dispatch(const struct epoll_event *ev, int n)
 {
-    for (int i = 0; i < n; i++) {
-        struct zs_source *s = ev[i].data.ptr;
-        if (!s) {
-            uint64_t count;
-            if (read(zs_dev.wake_fd, &count, sizeof count) < 0)
-                continue;
-        } else if (!s->dead) {
-            s->ready(s, ev[i].events);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < n; i++) {
+            struct zs_source *s = ev[i].data.ptr;
+            if ((s && s->answers) == (pass == 0))
+                dispatch_one(s, ev[i].events);
         }
-    }
 }
 
 static int wait_events(struct epoll_event *ev, int max, uint64_t until_ns)

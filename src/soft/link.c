@@ -84,6 +84,7 @@ static struct zs_link *link_new(int fd, bool outgoing, bool local)
     l->rx = malloc(RX_SIZE);
     l->src.fd = fd;
     l->src.ready = link_ready;
+    l->src.answers = outgoing;
     l->src.release = link_release;
     l->outgoing = outgoing;
     l->local = local;
@@ -301,8 +302,20 @@ void zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data,
         append(l, (const char *)data + sent, length - sent);
 }
 
+/* A message that answers a message must not overtake its acknowledgement: see dispatch() in device.c. */
+void zs_link_flush_answers(struct zs_qp *qp)
+{
+    if (qp->rlink)
+        flush(qp->rlink);
+}
+
 void zs_link_flush_dirty(void)
 {
+    for (struct zs_list *i = zs_dev.dirty.next; i != &zs_dev.dirty; i = i->next) {
+        struct zs_link *l = zs_container(i, struct zs_link, dirty_link);
+        if (!l->outgoing)
+            flush(l);
+    }
     while (!zs_list_empty(&zs_dev.dirty)) {
         struct zs_link *l = zs_container(zs_dev.dirty.next, struct zs_link, dirty_link);
         zs_list_del(&l->dirty_link);

@@ -89,6 +89,7 @@ struct zs_source {
     int fd;
     uint32_t events;
     bool dead;
+    bool answers; /* looked at before the others of the same turn */
     struct zs_source *next_dead;
     void (*ready)(struct zs_source *s, uint32_t events);
     void (*release)(struct zs_source *s); /* frees the object; called when no event can point to it any more */
@@ -536,6 +537,7 @@ void zs_link_wait(struct zs_link *l, struct zs_qp *qp);
 /* Queue a frame and `length` bytes of payload at `data`, which are sent or copied before the call returns. */
 void zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data, size_t length);
 void zs_link_flush_dirty(void);
+void zs_link_flush_answers(struct zs_qp *qp);
 void zs_link_accept(int fd, bool local, const struct zs_hello *hello);
 bool zs_link_receive(struct zs_link *l); /* link_rx.c: what has come in. False: take the link down */
 

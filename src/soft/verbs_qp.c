@@ -7,6 +7,9 @@
 #include "soft.h"
 
 #define QPS_A_PORT 256u
+/* Providers round a send queue up, and programs have come to need it (ib_send_lat -e asks for 1 and posts the second
+ * before it polled the first). What there is, is reported, and no more is accepted. */
+#define SQ_LEAST 64u
 
 /* --- numbers ------------------------------------------------------------------------------------------------------------ */
 
@@ -89,8 +92,8 @@ static int check_init(const struct ibv_qp_init_attr_ex *a)
 
 static bool alloc_queues(struct zs_qp *qp, const struct ibv_qp_cap *c)
 {
-    uint32_t sq = power_of_two(c->max_send_wr ? c->max_send_wr : 1);
-    qp->sq_size = c->max_send_wr;
+    uint32_t sq = power_of_two(c->max_send_wr < SQ_LEAST ? SQ_LEAST : c->max_send_wr);
+    qp->sq_size = sq;
     qp->sq_mask = sq - 1;
     qp->sq_sge_max = c->max_send_sge ? c->max_send_sge : 1;
     qp->inline_max = c->max_inline_data;
