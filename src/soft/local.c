@@ -1,7 +1,5 @@
 /* Queue pairs whose peer lives in the same process: the payload goes from memory to memory in one copy, a piece at a
  * time, with every check of both sides made as if it had travelled. Device thread only, dev.lock held. */
-#include <string.h>
-
 #include "soft.h"
 
 #define RUN_BYTES ZS_PIECE
@@ -121,7 +119,7 @@ static enum step move_piece(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe 
         zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
         return STEP_STOP;
     }
-    memmove(to, from, *moved);
+    zs_move(to, from, *moved);
     release_both();
     qp->send_off += (uint32_t)*moved;
     if (op_of(w) == ZS_OP_SEND)

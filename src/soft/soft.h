@@ -485,6 +485,7 @@ void zs_responder_place_failed(struct zs_qp *qp, const struct zs_frame *f);
 /* The next contiguous run of the SGE list under a hazard: NULL when a key check fails (or at the end: *got = 0). */
 void *zs_cursor_hold(struct zs_cursor *c, int hazard, const struct zs_pd *pd, uint32_t access, size_t want, size_t *got);
 void zs_cursor_skip(struct zs_cursor *c, size_t bytes);
+void zs_move(void *to, const void *from, size_t n); /* memmove(3), past the caches where that pays */
 
 /* --- links (link.c, link_rx.c) -------------------------------------------------------------------------------------- */
 
