@@ -18,7 +18,10 @@
 #include "soft.h"
 
 #define QUANTUM_QPS 16
-#define SPIN_DEFAULT_US 20
+#define EVENTS 64
+#define LOST_CORE_NS 30000u
+#define CONTENDED_SLEEPS 1000u
+#define SPIN_DEFAULT_US 10
 #define SLICE_NS 100000u
 #define NICE (-5)
 #define EXIT_FLUSH_NS 200000000u
@@ -305,46 +308,73 @@ static void ask_for_priority(void)
     syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
+static void lock_for_turn(void)
+{
+    pthread_mutex_lock(&zs_dev.gate);
+    pthread_mutex_lock(&zs_dev.lock);
+    pthread_mutex_unlock(&zs_dev.gate);
+}
+
+/* Work often follows work: look for it a moment longer before paying for a sleep and a wake-up. No lock is held, so
+ * control calls pass; what they leave behind is found by the next turn. Returns the events found.
+ * Where the cores are contended this backfires - the thread that would make the work waits behind the one that looks for
+ * it - and shows in the thread losing its core while it looks: then it sleeps at once for the next many times. */
+static int linger(struct epoll_event *ev, int max, bool linked)
+{
+    static unsigned int contended;
+    uint64_t start = zs_now_ns(), now;
+    int n = 0;
+    if (contended && contended--)
+        return 0;
+    do {
+        for (int i = 0; i < 8; i++) {
+            if (atomic_load_explicit(&zs_dev.bells, memory_order_relaxed))
+                return 0;
+            __builtin_ia32_pause();
+        }
+        n = linked ? epoll_wait(zs_dev.epoll_fd, ev, max, 0) : 0;
+        now = zs_now_ns();
+    } while (!n && now - start < zs_dev.spin_ns);
+    if (now - start > 3 * zs_dev.spin_ns + LOST_CORE_NS)
+        contended = CONTENDED_SLEEPS;
+    return n > 0 ? n : 0;
+}
+
+static int sleep_until(struct epoll_event *ev, int max, uint64_t until_ns)
+{
+    int n = atomic_load(&zs_dev.bells) ? 0 : wait_events(ev, max, until_ns);
+    atomic_store(&zs_dev.asleep, 0);
+    return n;
+}
+
 static void *device_main(void *arg)
 {
     (void)arg;
     ask_for_priority();
-    struct epoll_event ev[64];
+    struct epoll_event ev[EVENTS];
     int n = 0;
     unsigned int turns = 0;
-    uint64_t idle_since = 0;
+    bool lingered = false;
 
     for (;;) {
-        pthread_mutex_lock(&zs_dev.gate);
-        pthread_mutex_lock(&zs_dev.lock);
-        pthread_mutex_unlock(&zs_dev.gate);
-        bool busy = turn(ev, n);
+        lock_for_turn();
+        bool busy = turn(ev, n) || !zs_list_empty(&zs_dev.ready);
         bool linked = !zs_list_empty(&zs_dev.links);
         uint64_t until = zs_dev.next_timer_ns;
-        bool sleep = false;
-        if (busy || !zs_list_empty(&zs_dev.ready)) {
-            idle_since = 0;
-        } else {
-            uint64_t now = zs_now_ns();
-            if (!idle_since)
-                idle_since = now;
-            sleep = now - idle_since >= zs_dev.spin_ns;
-            if (sleep) /* told under the lock: whoever makes work from here on writes to wake_fd */
-                atomic_store(&zs_dev.asleep, 1);
-        }
-        pthread_mutex_unlock(&zs_dev.lock);
+        bool sleep = !busy && lingered;
+        if (sleep) /* told under the lock: whoever makes work from here on writes to wake_fd */
+            atomic_store(&zs_dev.asleep, 1);
+        zs_unlock();
 
+        lingered = false;
         n = 0;
         if (sleep) {
-            if (!atomic_load(&zs_dev.bells))
-                n = wait_events(ev, 64, until);
-            atomic_store(&zs_dev.asleep, 0);
-            idle_since = 0;
-        } else if (linked || (++turns & 31) == 0) {
-            n = epoll_wait(zs_dev.epoll_fd, ev, 64, 0);
+            n = sleep_until(ev, EVENTS, until);
         } else if (!busy) {
-            for (int i = 0; i < 16; i++)
-                __builtin_ia32_pause();
+            n = linger(ev, EVENTS, linked);
+            lingered = true;
+        } else if (linked || (++turns & 31) == 0) {
+            n = epoll_wait(zs_dev.epoll_fd, ev, EVENTS, 0);
         }
     }
     return NULL;
