@@ -415,7 +415,8 @@ int zs_dev_start(void)
     zs_dev.spin_ns = (spin ? strtoull(spin, NULL, 10) : SPIN_DEFAULT_US) * 1000u;
     const char *transport = getenv("ZCSOFT_TRANSPORT");
     zs_dev.no_unix = transport && strcmp(transport, "tcp") == 0;
-    zs_dev.no_shortcut = zs_dev.no_unix || (transport && strcmp(transport, "unix") == 0);
+    zs_dev.no_direct = transport && strcmp(transport, "direct") != 0 && strcmp(transport, "memory") != 0;
+    zs_dev.no_shortcut = transport && (strcmp(transport, "direct") == 0 || strcmp(transport, "unix") == 0 || zs_dev.no_unix);
     e = zs_listen_start();
     if (e)
         return e;

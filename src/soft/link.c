@@ -127,7 +127,7 @@ void zs_link_accept(int fd, bool local, const struct zs_hello *hello)
     }
     l->hello_seen = true;
     l->peer_instance = hello->instance;
-    l->peer_pid = hello->pid;
+    zs_direct_peer(l, hello);
     queue_hello(l);
 }
 
@@ -263,6 +263,8 @@ static ssize_t write_now(struct zs_link *l, const struct iovec *iov, size_t n)
     ssize_t sent = sendmsg(l->src.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EAGAIN && errno != EINTR)
         l->broken = true;
+    if (sent >= (ssize_t)COPY_BELOW)
+        l->rx_progress_ns = zs_now_ns();
     return sent < 0 ? 0 : sent;
 }
 

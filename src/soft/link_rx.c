@@ -148,11 +148,13 @@ static bool take_hello(struct zs_link *l)
         return false;
     l->hello_seen = true;
     l->peer_instance = h.instance;
-    l->peer_pid = h.pid;
+    zs_direct_peer(l, &h);
     zs_timer_clear(&l->timer);
     for (struct zs_list *i = l->qps.next, *n; i != &l->qps; i = n) {
         n = i->next;
-        zs_requester_peer_is(zs_container(i, struct zs_qp, link_qps), h.instance);
+        struct zs_qp *qp = zs_container(i, struct zs_qp, link_qps);
+        zs_requester_peer_is(qp, h.instance);
+        zs_ready(qp); /* it may have waited to know how to read */
     }
     return true;
 }

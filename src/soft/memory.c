@@ -37,6 +37,14 @@ static bool table_ready(void)
     return true;
 }
 
+const void *zs_mr_table(void)
+{
+    pthread_mutex_lock(&table_lock);
+    bool ready = table_ready();
+    pthread_mutex_unlock(&table_lock);
+    return ready ? table : NULL;
+}
+
 static uint32_t slot_take(void)
 {
     if (!table_ready())
@@ -62,7 +70,7 @@ static void slot_publish(struct zs_mr *mr, uint64_t iova, unsigned int access)
     s->iova = iova;
     s->length = mr->mr.length;
     s->addr = (uintptr_t)mr->mr.addr;
-    s->pd = zs_container(mr->mr.pd, struct zs_pd, pd);
+    s->pd = (uintptr_t)zs_container(mr->mr.pd, struct zs_pd, pd);
     mr->mr.lkey = mr->mr.rkey = key;
     atomic_store_explicit(&s->key, key, memory_order_release);
 }
@@ -169,7 +177,7 @@ void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t key, uint64_t va, 
         return NULL;
     struct zs_mr_slot *s = &slots[slot];
     atomic_store(&hazards[hazard], slot);
-    if (atomic_load(&s->key) == key && s->pd == pd && (s->access & access) == access && va >= s->iova &&
+    if (atomic_load(&s->key) == key && s->pd == (uintptr_t)pd && (s->access & access) == access && va >= s->iova &&
         va - s->iova <= s->length && length <= s->length - (va - s->iova))
         return (void *)(uintptr_t)(s->addr + (va - s->iova));
     zs_mr_release(hazard);

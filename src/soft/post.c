@@ -57,7 +57,7 @@ static int build(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send_wr *w
     w->opcode = (uint8_t)wr->opcode;
     w->flags = (uint8_t)wr->send_flags;
     w->signaled = qp->sig_all || wr->send_flags & IBV_SEND_SIGNALED;
-    w->sent = false;
+    w->sent = w->no_direct = false;
     w->status = IBV_WC_SUCCESS;
     w->imm = wr->imm_data;
     switch (wr->opcode) {

@@ -132,7 +132,8 @@ static void reset(struct zs_qp *qp)
     qp->send_off = qp->recv_off = qp->rd_outstanding = 0;
     qp->send_failed = false;
     qp->wait = ZS_WAIT_NONE;
-    qp->peer_instance = 0;
+    qp->peer_instance = qp->direct_slot = 0;
+    memset(&qp->direct_mr, 0, sizeof qp->direct_mr);
     qp->msg_active = qp->nak_sent = qp->ack_due = qp->recv_held = qp->established = false;
     qp->msg_off = 0;
     qp->nak_code = ZS_NAK_NONE;
@@ -143,6 +144,7 @@ static void reset(struct zs_qp *qp)
 void zs_qp_set_state(struct zs_qp *qp, enum ibv_qp_state state)
 {
     atomic_store(&qp->state, (int)state);
+    zs_direct_publish(qp);
 }
 
 void zs_qp_error(struct zs_qp *qp, enum ibv_event_type event, bool tell)
@@ -208,6 +210,8 @@ int zs_qp_modify(struct zs_qp *qp, const struct ibv_qp_attr *attr, int mask)
     take_values(&qp->attr, attr, mask);
     if (mask & IBV_QP_STATE)
         enter(qp, from, to);
+    else
+        zs_direct_publish(qp);
     return 0;
 }
 

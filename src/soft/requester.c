@@ -1,8 +1,10 @@
 /* The requester side of a queue pair whose peer is another process: sends requests over the link in order, completes
  * them as answers come, waits and retries, and flushes. Device thread only, dev.lock held. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "soft.h"
 
@@ -129,7 +131,7 @@ enum ibv_wc_status zs_nak_status(enum zs_nak nak)
 
 static bool outstanding(const struct zs_qp *qp)
 {
-    return qp->sq_ack != qp->sq_next || qp->send_off;
+    return qp->sq_ack != qp->sq_next || qp->send_off || qp->recv_off;
 }
 
 static void rewind_to_oldest(struct zs_qp *qp)
@@ -149,11 +151,23 @@ static void watch(struct zs_qp *qp, uint64_t now)
     }
 }
 
+/* Bytes that the peer's side of the stream took since the last look are progress too: the answer to a long message comes
+ * only at its end. */
+static bool still_sending(struct zs_link *l)
+{
+    int queued = 0;
+    if (!l || ioctl(l->src.fd, SIOCOUTQ, &queued) < 0)
+        return false;
+    bool moved = queued != l->tx_queued;
+    l->tx_queued = queued;
+    return moved;
+}
+
 /* Nothing may be held against the peer while its bytes wait in the socket, or while this thread itself did not run. */
 static bool own_fault(const struct zs_qp *qp, uint64_t now, uint64_t limit)
 {
     struct pollfd p = {.fd = qp->link ? qp->link->src.fd : -1, .events = POLLIN};
-    return now - qp->timer.at_ns > limit / 4 || poll(&p, 1, 0) > 0;
+    return now - qp->timer.at_ns > limit / 4 || poll(&p, 1, 0) > 0 || still_sending(qp->link);
 }
 
 /* No byte came from the peer for a whole timeout although something is owed. Nothing is sent again, since a stream
@@ -369,6 +383,32 @@ static bool link_usable(struct zs_qp *qp)
     return false;
 }
 
+static void after_completion(struct zs_qp *qp);
+
+/* The payload bytes, or -1 when the QP failed. A READ that cannot be done this way starts again over the stream, where a
+ * refusal gets its proper name. */
+static int64_t read_direct(struct zs_qp *qp, struct zs_wqe *w)
+{
+    int64_t n = zs_direct_read(qp, w);
+    if (zs_qp_state(qp) == IBV_QPS_ERR)
+        return -1;
+    if (n < 0) {
+        w->no_direct = true;
+        qp->recv_off = 0;
+        return 0;
+    }
+    qp->recv_off += (uint32_t)n;
+    if (qp->recv_off == w->length) {
+        qp->recv_off = 0;
+        qp->sq_next++;
+        zs_requester_complete(qp, w, IBV_WC_SUCCESS);
+        after_completion(qp);
+    } else {
+        qp->progress_ns = zs_now_ns();
+    }
+    return n;
+}
+
 /* True if there is more to send and room for it. */
 static bool send_some(struct zs_qp *qp)
 {
@@ -377,10 +417,20 @@ static bool send_some(struct zs_qp *qp)
         if (qp->send_failed || qp->sq_next == sq_tail(qp))
             return false;
         struct zs_wqe *w = wqe(qp, qp->sq_next);
-        if (!qp->send_off && !may_start(qp, w))
+        bool begun = qp->send_off || (qp->recv_off && qp->sq_ack == qp->sq_next); /* sent in part, or pulled in part */
+        if (!begun && !may_start(qp, w))
             return false;
         if (!link_usable(qp))
             return false;
+        if (w->opcode == IBV_WR_RDMA_READ && zs_direct_possible(qp, w)) {
+            if (qp->sq_ack != qp->sq_next || !qp->link->hello_seen)
+                return false; /* after what was sent before it, and not before the peer has said who it is */
+            int64_t n = read_direct(qp, w);
+            if (n < 0)
+                return false;
+            bytes += n;
+            continue;
+        }
         if (!w->sent) {
             w->psn = qp->psn;
             qp->psn = (qp->psn + 1) & ZS_PSN_MASK;

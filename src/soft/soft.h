@@ -160,19 +160,6 @@ const char *zs_env_addr(void);
 
 /* --- memory (memory.c) -------------------------------------------------------------------------------------------- */
 
-/* One registration as the device sees it. key is 0 while the slot is free or dying; every other field is constant
- * while key is not 0. Slots are never unmapped. Fixed layout: a peer may be shown this table one day. */
-struct zs_mr_slot {
-    _Atomic uint32_t key;
-    uint32_t access;
-    uint64_t iova;
-    uint64_t length;
-    uint64_t addr; /* where iova lies in this process */
-    struct zs_pd *pd;
-    uint64_t reserved[3];
-};
-static_assert(sizeof(struct zs_mr_slot) == 64, "one cache line");
-
 struct zs_mr {
     struct ibv_mr mr;
     uint32_t slot;
@@ -183,6 +170,8 @@ enum { ZS_HAZARD_SRC, ZS_HAZARD_DST, ZS_HAZARDS };
 
 /* Device thread only. Checks [va, va+length) of `key` against PD and access and holds the region: until zs_mr_release()
  * ibv_dereg_mr() does not return. NULL if any check fails. Length 0 must not be asked. */
+/* The table of struct zs_mr_slot (wire.h): slots are never unmapped, and the device reads them without a lock. */
+const void *zs_mr_table(void);
 void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t key, uint64_t va, uint64_t length, uint32_t access);
 void zs_mr_release(int hazard);
 struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
@@ -300,6 +289,7 @@ struct zs_wqe {
     uint8_t flags;  /* enum ibv_send_flags */
     bool signaled;
     bool sent; /* psn assigned */
+    bool no_direct;
     uint8_t status;
 };
 
@@ -390,6 +380,9 @@ struct zs_qp {
     uint64_t progress_ns;
     struct zs_timer timer;
     uint64_t peer_instance;
+    uint64_t direct_slot;             /* where the peer shows its QP; 0: not looked up yet */
+    struct zs_qp_slot direct_qp;      /* as last seen */
+    struct zs_mr_slot direct_mr;
     bool peer_here; /* the destination is in this process: local.c, no link */
     bool sq_drained_told;
 
@@ -466,6 +459,14 @@ enum ibv_wc_status zs_nak_status(enum zs_nak nak);
 void zs_flush(struct zs_qp *qp);
 bool zs_local_run(struct zs_qp *qp); /* local.c: the peer is in this process */
 
+/* direct.c: READs from a process on this host, without its help */
+void zs_direct_publish(const struct zs_qp *qp); /* what others may see of it; dev.lock held */
+void zs_direct_retract(const struct zs_qp *qp);
+void zs_direct_hello(struct zs_hello *h);
+void zs_direct_peer(struct zs_link *l, const struct zs_hello *h); /* may its memory be read? */
+bool zs_direct_possible(const struct zs_qp *qp, const struct zs_wqe *w);
+int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w); /* bytes moved; -1: another way has to be taken */
+
 /* responder.c; device thread, dev.lock held */
 enum zs_nak zs_respond_check(struct zs_qp *qp, enum zs_frame_op op, uint32_t rkey, uint64_t va, uint32_t length);
 enum zs_nak zs_respond_take_recv(struct zs_qp *qp);
@@ -511,8 +512,10 @@ struct zs_link {
     bool hello_seen;
     struct zs_link_key key;
     uint64_t peer_instance;
-    uint32_t peer_pid;
-    uint64_t rx_progress_ns;
+    uint32_t peer_pid; /* from the kernel; 0: not on this host, or not to be read */
+    struct zs_hello peer;
+    uint64_t rx_progress_ns; /* bytes came, or many went */
+    int tx_queued;           /* in the socket, at the last look */
     struct zs_list qps;     /* requesters on an outgoing link, responders on an incoming one */
     struct zs_list waiting; /* QPs that wait for room to send */
     struct zs_timer timer;  /* deadline for the connection and the hello */
@@ -585,7 +588,8 @@ struct zs_dev {
     struct zs_list contexts;
     uint64_t instance;
     uint64_t spin_ns;
-    bool no_shortcut; /* ZCSOFT_TRANSPORT=unix|tcp: links even within the process, for tests */
+    bool no_direct;   /* ZCSOFT_TRANSPORT=stream|unix|tcp: nobody's memory is read */
+    bool no_shortcut; /* ZCSOFT_TRANSPORT=direct|unix|tcp: links even within the process, for tests */
     bool no_unix;     /* ZCSOFT_TRANSPORT=tcp */
     uint32_t sources;
     struct zs_qp **qps; /* [256 * ports] */

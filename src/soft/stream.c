@@ -214,6 +214,8 @@ void zs_hello_fill(struct zs_hello *h, enum zs_kind kind)
                            .kind = (uint8_t)kind,
                            .pid = (uint32_t)getpid(),
                            .instance = zs_dev.instance};
+    if (kind == ZS_KIND_LINK)
+        zs_direct_hello(h);
 }
 
 bool zs_hello_valid(const struct zs_hello *h)

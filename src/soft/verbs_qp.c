@@ -241,6 +241,7 @@ ZS_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
         return errno;
     zs_lock();
     zs_cm_forget_qp(qp);
+    zs_direct_retract(qp);
     zs_unready(qp);
     zs_responder_run(qp); /* acknowledgements that are still owed: the peer must not take our leaving for a failure */
     zs_list_del(&qp->ready_link);

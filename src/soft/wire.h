@@ -14,7 +14,7 @@
 #endif
 
 #define ZS_MAGIC 0x3154465343415a5aULL
-#define ZS_WIRE_VERSION 1
+#define ZS_WIRE_VERSION 2
 
 enum zs_kind { ZS_KIND_LINK = 1, ZS_KIND_CM = 2 };
 
@@ -25,7 +25,11 @@ struct zs_hello {
     uint8_t reserved0;
     uint32_t pid;      /* meaningful on one host only; verified with SO_PEERCRED before it is used */
     uint64_t instance; /* random, one a process: tells a restarted peer from the one a QP was connected to */
-    uint64_t reserved1[5];
+    /* Addresses in the sender's memory (direct.c), for a peer on the same host that may read it; else unused. */
+    uint64_t ports;    /* uint16_t[256]: the ports of its QP numbers, in the order of its QP table */
+    uint64_t qp_table; /* struct zs_qp_slot[256 * ports] */
+    uint64_t mr_table; /* struct zs_mr_slot[] */
+    uint64_t reserved1[2];
 };
 static_assert(sizeof(struct zs_hello) == 64, "wire size");
 
@@ -82,6 +86,31 @@ struct zs_frame {
 static_assert(sizeof(struct zs_frame) == 64, "wire size");
 
 #define ZS_PIECE 65536u /* payload bytes a frame carries at most: what a deregistration may have to wait for */
+
+/* What a process shows of its queue pairs and its memory regions. A reader copies a slot and compares it with an earlier
+ * copy: what has not changed over the reading of the data was valid while it was read. */
+struct zs_qp_slot {
+    uint64_t instance; /* as in the hello; 0: no such queue pair */
+    uint32_t qpn;
+    uint32_t dest_qpn;
+    uint32_t access; /* qp_access_flags */
+    uint32_t answers; /* 1 in RTR, RTS and SQD, when READs may be outstanding */
+    uint64_t pd;
+    uint64_t reserved[4];
+};
+static_assert(sizeof(struct zs_qp_slot) == 64, "one cache line");
+
+/* One registration. key is 0 while the slot is free or dying; every other field is constant while key is not 0. */
+struct zs_mr_slot {
+    _Atomic uint32_t key;
+    uint32_t access;
+    uint64_t iova;
+    uint64_t length;
+    uint64_t addr; /* where iova lies in the process */
+    uint64_t pd;
+    uint64_t reserved[3];
+};
+static_assert(sizeof(struct zs_mr_slot) == 64, "one cache line");
 
 /* --- rdma_cm ------------------------------------------------------------------------------------------------- */
 

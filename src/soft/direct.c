@@ -1,0 +1,169 @@
+/* READs between two processes of one host without a copy through a socket and without the other process' help, as a
+ * remote NIC would serve them: the reader owns the written memory, so it pulls with process_vm_readv(). What the peer's
+ * queue pair and memory region allow stands in two tables which the peer shows; they are read behind the data in the
+ * same call, so that data which came from memory that was deregistered meanwhile is never passed off as good.
+ * Whatever is not exactly right here - other user, ptrace scope, container, a failed check - takes the stream instead. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "soft.h"
+
+#define DIRECT_PIECE 262144u
+#define PORTS 256u
+
+static struct zs_qp_slot *shown;
+static uint16_t shown_ports[PORTS];
+
+/* --- what this process shows ------------------------------------------------------------------------------------------------ */
+
+static struct zs_qp_slot *slot_of(const struct zs_qp *qp)
+{
+    if (!shown) {
+        void *p = mmap(NULL, sizeof *shown * ZS_MAX_QP, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
+        if (p == MAP_FAILED)
+            return NULL;
+        shown = p;
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* where Yama restricts it; refused elsewhere: no matter */
+    }
+    shown_ports[qp->qp.handle / 256] = (uint16_t)(qp->qp.qp_num >> 8);
+    return &shown[qp->qp.handle];
+}
+
+void zs_direct_publish(const struct zs_qp *qp)
+{
+    struct zs_qp_slot *s = slot_of(qp);
+    int state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+    if (!s)
+        return;
+    __atomic_store_n(&s->instance, 0, __ATOMIC_SEQ_CST);
+    s->qpn = qp->qp.qp_num;
+    s->dest_qpn = qp->attr.dest_qp_num;
+    s->access = qp->attr.qp_access_flags;
+    s->answers = (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) && qp->attr.max_dest_rd_atomic;
+    s->pd = (uintptr_t)qp->pd;
+    __atomic_store_n(&s->instance, zs_dev.instance, __ATOMIC_SEQ_CST);
+}
+
+void zs_direct_retract(const struct zs_qp *qp)
+{
+    if (shown)
+        __atomic_store_n(&shown[qp->qp.handle].instance, 0, __ATOMIC_SEQ_CST);
+}
+
+void zs_direct_hello(struct zs_hello *h)
+{
+    h->ports = (uintptr_t)shown_ports;
+    h->qp_table = (uintptr_t)shown;
+    h->mr_table = (uintptr_t)zs_mr_table();
+}
+
+/* --- whom this process may read ----------------------------------------------------------------------------------------------- */
+
+void zs_direct_peer(struct zs_link *l, const struct zs_hello *h)
+{
+    struct ucred cred;
+    socklen_t n = sizeof cred;
+    l->peer = *h;
+    l->peer_pid = 0;
+    if (!l->outgoing || !l->local || zs_dev.no_direct || !h->ports || !h->qp_table || !h->mr_table)
+        return;
+    if (getsockopt(l->src.fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0 && cred.pid > 0)
+        l->peer_pid = (uint32_t)cred.pid;
+}
+
+bool zs_direct_possible(const struct zs_qp *qp, const struct zs_wqe *w)
+{
+    const struct zs_link *l = qp->link;
+    return !w->no_direct && !w->sent && l->local && !zs_dev.no_direct && (!l->hello_seen || l->peer_pid);
+}
+
+static bool pull(const struct zs_link *l, void *to, uint64_t from, size_t n)
+{
+    struct iovec here = {.iov_base = to, .iov_len = n}, there = {.iov_base = (void *)(uintptr_t)from, .iov_len = n};
+    return process_vm_readv((pid_t)l->peer_pid, &here, 1, &there, 1, 0) == (ssize_t)n;
+}
+
+/* Where the peer shows the queue pair that ours is connected to: by the port in its number. */
+static bool find_slot(struct zs_qp *qp)
+{
+    uint16_t ports[PORTS];
+    if (!pull(qp->link, ports, qp->link->peer.ports, sizeof ports))
+        return false;
+    for (uint32_t i = 0; i < PORTS; i++)
+        if (ports[i] && ports[i] == qp->attr.dest_qp_num >> 8) {
+            qp->direct_slot = qp->link->peer.qp_table + (i * 256 + (qp->attr.dest_qp_num & 255)) * sizeof(struct zs_qp_slot);
+            return pull(qp->link, &qp->direct_qp, qp->direct_slot, sizeof qp->direct_qp);
+        }
+    return false;
+}
+
+static uint64_t mr_slot_at(const struct zs_qp *qp, uint32_t rkey)
+{
+    return qp->link->peer.mr_table + (uint64_t)(rkey >> 8) * sizeof(struct zs_mr_slot);
+}
+
+static bool qp_permits(const struct zs_qp *qp)
+{
+    const struct zs_qp_slot *s = &qp->direct_qp;
+    return s->instance == qp->link->peer_instance && s->qpn == qp->attr.dest_qp_num && s->dest_qpn == qp->qp.qp_num &&
+           s->answers && s->access & IBV_ACCESS_REMOTE_READ;
+}
+
+static bool mr_permits(const struct zs_qp *qp, const struct zs_wqe *w)
+{
+    const struct zs_mr_slot *m = &qp->direct_mr;
+    return w->rkey && m->key == w->rkey && m->pd == qp->direct_qp.pd && m->access & IBV_ACCESS_REMOTE_READ &&
+           w->remote_addr >= m->iova && w->remote_addr - m->iova <= m->length &&
+           w->length <= m->length - (w->remote_addr - m->iova);
+}
+
+/* Fresh copies where the ones at hand do not permit what is asked: they may be old. */
+static bool permitted(struct zs_qp *qp, const struct zs_wqe *w)
+{
+    if (!qp->direct_slot && !find_slot(qp))
+        return false;
+    if (!qp_permits(qp) && (!pull(qp->link, &qp->direct_qp, qp->direct_slot, sizeof qp->direct_qp) || !qp_permits(qp)))
+        return false;
+    if ((w->rkey >> 8) >= ZS_MAX_MR)
+        return false;
+    return mr_permits(qp, w) ||
+           (pull(qp->link, &qp->direct_mr, mr_slot_at(qp, w->rkey), sizeof qp->direct_mr) && mr_permits(qp, w));
+}
+
+/* The data, and behind them what they rested on; good if that is unchanged. */
+static bool pull_checked(struct zs_qp *qp, const struct zs_wqe *w, void *to, size_t n)
+{
+    struct zs_mr_slot mr;
+    struct zs_qp_slot q;
+    uint64_t from = qp->direct_mr.addr + (w->remote_addr - qp->direct_mr.iova) + qp->recv_off;
+    struct iovec here[3] = {{to, n}, {&mr, sizeof mr}, {&q, sizeof q}};
+    struct iovec there[3] = {{(void *)(uintptr_t)from, n},
+                             {(void *)(uintptr_t)mr_slot_at(qp, w->rkey), sizeof mr},
+                             {(void *)(uintptr_t)qp->direct_slot, sizeof q}};
+    ssize_t all = (ssize_t)(n + sizeof mr + sizeof q);
+    if (process_vm_readv((pid_t)qp->link->peer_pid, here, 3, there, 3, 0) != all)
+        return false;
+    return memcmp(&mr, &qp->direct_mr, sizeof mr) == 0 && memcmp(&q, &qp->direct_qp, sizeof q) == 0;
+}
+
+int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w)
+{
+    struct zs_cursor c;
+    size_t want = w->length - qp->recv_off, n;
+    if (!w->length || !permitted(qp, w))
+        return -1;
+    zs_cursor_start(&c, qp, w, qp->recv_off);
+    void *to = zs_cursor_hold(&c, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, want < DIRECT_PIECE ? want : DIRECT_PIECE, &n);
+    if (!to) {
+        zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
+        return -1;
+    }
+    bool good = pull_checked(qp, w, to, n);
+    zs_mr_release(ZS_HAZARD_DST);
+    return good ? (int64_t)n : -1;
+}
