@@ -149,6 +149,11 @@ static void print_phases(FILE *out, const json_t *doc)
             format_ns(number_at(p, "register_ns")).s, format_ns(number_at(p, "post_ns")).s, format_ns(number_at(p, "wait_ns")).s,
             format_ns(number_at(p, "copy_ns")).s, format_ns(number_at(p, "deregister_ns")).s,
             format_count(number_at(p, "requests")).s);
+    if (isnan(number_at(p, "discard_ns")) && isnan(number_at(p, "consume_ns")))
+        return;
+    print_label(out, "");
+    fprintf(out, "discard %s before it, consume %s after it\n", format_ns(number_at(p, "discard_ns")).s,
+            format_ns(number_at(p, "consume_ns")).s);
 }
 
 static void print_cost(FILE *out, const json_t *doc)
@@ -200,8 +205,13 @@ static void print_terms(FILE *out, const json_t *doc)
     if (!isnan(footprint / cache))
         fprintf(out, ", %s x the last-level cache (%s)", format_number(footprint / cache).s, format_bytes(cache).s);
     if (!isnan(huge) && footprint > 0)
-        fprintf(out, ", %.0f %% on huge pages", 100 * huge / footprint);
+        fprintf(out, ", %.0f %% on huge pages", fmin(100, 100 * huge / footprint));
     fputc('\n', out);
+    print_label(out, "buffers");
+    fprintf(out, "%s, pages %s", strcmp(text_at(doc, "config.buffers"), "fresh") == 0 ? "untouched before each request"
+            : "touched beforehand", text_at(doc, "config.pages"));
+    fprintf(out, " (%s)%s\n", format_bytes(number_at(t, "page_bytes")).s,
+            json_is_true(member_at(doc, "config.consume")) ? ", every byte read once after it came" : "");
 }
 
 static void print_validation(FILE *out, const json_t *doc)

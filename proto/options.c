@@ -17,6 +17,10 @@ const char *const zc_validate_names[] = {
 };
 const char *const zc_wait_names[] = { [ZC_WAIT_POLL] = "poll", [ZC_WAIT_EVENT] = "event", NULL };
 const char *const zc_offset_names[] = { [ZC_OFFSET_ROTATE] = "rotate", [ZC_OFFSET_FIXED] = "fixed", NULL };
+const char *const zc_buffers_names[] = { [ZC_BUFFERS_REUSE] = "reuse", [ZC_BUFFERS_FRESH] = "fresh", NULL };
+const char *const zc_pages_names[] = {
+    [ZC_PAGES_DEFAULT] = "default", [ZC_PAGES_THP] = "thp", [ZC_PAGES_2M] = "2m", [ZC_PAGES_1G] = "1g", NULL,
+};
 
 #define FIELD(name) offsetof(struct zc_run_options, name)
 #define STRATEGY(id) (UINT32_C(1) << (id))
@@ -61,6 +65,14 @@ static const struct zc_option table[] = {
     { .name = "offset", .metavar = "rotate|fixed", .type = ZC_OPTION_CHOICE, .field = FIELD(offset),
       .default_text = "rotate", .choices = zc_offset_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "advance through the peer's region or read one place" },
+    { .name = "buffers", .metavar = "reuse|fresh", .type = ZC_OPTION_CHOICE, .field = FIELD(buffers),
+      .default_text = "reuse", .choices = zc_buffers_names, .strategies = ZC_ALL_STRATEGIES,
+      .help = "user buffers touched beforehand, or never-touched pages for each request" },
+    { .name = "consume", .type = ZC_OPTION_FLAG, .field = FIELD(consume), .default_text = "false",
+      .strategies = ZC_ALL_STRATEGIES, .help = "read every byte once after it is available (a checksum)" },
+    { .name = "pages", .metavar = "default|thp|2m|1g", .type = ZC_OPTION_CHOICE, .field = FIELD(pages),
+      .default_text = "default", .choices = zc_pages_names, .strategies = ZC_ALL_STRATEGIES,
+      .help = "pages of user buffers and staging memory" },
 };
 enum { OPTION_COUNT = sizeof(table) / sizeof(table[0]) };
 _Static_assert(OPTION_COUNT <= 64, "`given` has a bit a row");
@@ -267,6 +279,16 @@ static int check_validation(struct zc_run_options *options, uint64_t given, stru
     return 0;
 }
 
+/* A page of the reserved pool that another program has taken between two requests could not be touched again: SIGBUS. */
+static int check_pages(const struct zc_run_options *options, struct zc_error *err)
+{
+    if (options->buffers != ZC_BUFFERS_FRESH || options->pages == ZC_PAGES_DEFAULT || options->pages == ZC_PAGES_THP)
+        return 0;
+    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "buffers",
+                        "buffers fresh goes with pages default or thp: pages of %s that are given back may be gone",
+                        zc_pages_names[options->pages]);
+}
+
 int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct zc_error *err)
 {
     char host[ZC_PEER_MAX];
@@ -279,6 +301,8 @@ int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct 
     if (options->peer[0] == '\0')
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "peer", "peer: it is required (a host, HOST:PORT, or self)");
     rc = zc_peer_split(options->peer, host, &port, err);
+    if (rc == 0)
+        rc = check_pages(options, err);
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < OPTION_COUNT; i++)

@@ -18,6 +18,8 @@ enum zc_strategy_id {
 enum zc_validate { ZC_VALIDATE_NONE, ZC_VALIDATE_FIRST, ZC_VALIDATE_ALL };
 enum zc_wait { ZC_WAIT_POLL, ZC_WAIT_EVENT };
 enum zc_offset { ZC_OFFSET_ROTATE, ZC_OFFSET_FIXED };
+enum zc_buffers { ZC_BUFFERS_REUSE, ZC_BUFFERS_FRESH };
+enum zc_pages { ZC_PAGES_DEFAULT, ZC_PAGES_THP, ZC_PAGES_2M, ZC_PAGES_1G };
 
 enum { ZC_PEER_MAX = 256 };
 
@@ -37,6 +39,9 @@ struct zc_run_options {
     int offset;                   /* enum zc_offset */
     int validate;                 /* enum zc_validate */
     int wait;                     /* enum zc_wait */
+    int buffers;                  /* enum zc_buffers: user buffers touched before the clock starts, or never touched */
+    bool consume;                 /* read the bytes once after they are available */
+    int pages;                    /* enum zc_pages: of user buffers and staging memory */
 };
 
 enum zc_option_type {
@@ -83,6 +88,8 @@ extern const char *const zc_strategy_names[];
 extern const char *const zc_validate_names[];
 extern const char *const zc_wait_names[];
 extern const char *const zc_offset_names[];
+extern const char *const zc_buffers_names[];
+extern const char *const zc_pages_names[];
 
 void zc_run_options_init(struct zc_run_options *options);
 

@@ -38,7 +38,7 @@ static void terms_init(struct zc_terms *terms)
 {
     terms->inflight = terms->footprint_bytes = terms->buffers = terms->huge_page_bytes = ZC_UNMEASURED;
     terms->chunk_bytes = terms->chunks = terms->staging_bytes = terms->staging_slots = ZC_UNMEASURED;
-    terms->memory_max_bytes = terms->max_read_bytes = ZC_UNMEASURED;
+    terms->memory_max_bytes = terms->max_read_bytes = terms->page_bytes = ZC_UNMEASURED;
     terms->memory_numa_node = terms->thread_numa_node = -1;
 }
 
@@ -52,6 +52,7 @@ void zc_result_init(struct zc_result *result)
     result->cost.device_cpu_ns = result->cost.registrations = result->cost.allocations = ZC_UNMEASURED;
     result->phases.register_ns = result->phases.post_ns = result->phases.wait_ns = NAN;
     result->phases.copy_ns = result->phases.deregister_ns = NAN;
+    result->phases.discard_ns = result->phases.consume_ns = NAN;
     result->validation.mode = result->config.validate;
     result->validation.first_bad_offset = ZC_UNMEASURED;
 }

@@ -45,6 +45,7 @@ struct zc_cost {
 struct zc_phases {
     uint64_t requests;
     double register_ns, post_ns, wait_ns, copy_ns, deregister_ns;
+    double discard_ns, consume_ns;      /* before submit (--buffers fresh), after reclaimed (--consume) */
 };
 
 struct zc_validation {
@@ -91,6 +92,7 @@ struct zc_environment {
 struct zc_terms {
     uint64_t inflight;                  /* requests kept in flight in the throughput window */
     uint64_t footprint_bytes, buffers;  /* user buffers cycled through, all together, and how many */
+    uint64_t page_bytes;                /* of the kind asked for; huge_page_bytes says how far transparent ones came */
     uint64_t huge_page_bytes;           /* of the user buffers, as obtained; ZC_UNMEASURED if unknown */
     uint64_t chunk_bytes, chunks;       /* of one request */
     uint64_t staging_bytes, staging_slots;

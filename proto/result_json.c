@@ -99,10 +99,11 @@ static json_t *node_to_json(int node)
 
 static json_t *terms_to_json(const struct zc_terms *t)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "inflight", zc_json_count(t->inflight),
         "footprint_bytes", zc_json_count(t->footprint_bytes),
         "buffers", zc_json_count(t->buffers),
+        "page_bytes", zc_json_count(t->page_bytes),
         "huge_page_bytes", zc_json_count(t->huge_page_bytes),
         "chunk_bytes", zc_json_count(t->chunk_bytes),
         "chunks", zc_json_count(t->chunks),
@@ -191,14 +192,16 @@ static json_t *phases_to_json(const struct zc_phases *measured)
     struct zc_phases p = *measured;
 
     if (p.requests == 0)
-        p.register_ns = p.post_ns = p.wait_ns = p.copy_ns = p.deregister_ns = NAN;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
+        p.register_ns = p.post_ns = p.wait_ns = p.copy_ns = p.deregister_ns = p.discard_ns = p.consume_ns = NAN;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "requests", zc_json_known(p.requests),
         "register_ns", zc_json_real(p.register_ns),
         "post_ns", zc_json_real(p.post_ns),
         "wait_ns", zc_json_real(p.wait_ns),
         "copy_ns", zc_json_real(p.copy_ns),
-        "deregister_ns", zc_json_real(p.deregister_ns));
+        "deregister_ns", zc_json_real(p.deregister_ns),
+        "discard_ns", zc_json_real(p.discard_ns),
+        "consume_ns", zc_json_real(p.consume_ns));
 }
 
 /* "" when validation was asked for and the run ended before it. */

@@ -3,6 +3,8 @@
 #include "load.h"
 
 #include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -29,9 +31,22 @@ void zc_load_init(struct zc_load *load, struct zc_pipeline *pipeline, uint64_t s
         .buffers = buffers,
         .buffer_stride_bytes = stride,
         .buffer_count = buffer_count,
-        .offset_step_bytes = rotate ? stride : 0,
-        .offset_count = rotate ? (region_bytes - size_bytes) / stride + 1 : 1,
     };
+    zc_load_rotate(load, region_bytes, rotate);
+}
+
+void zc_load_rotate(struct zc_load *load, uint64_t region_bytes, bool rotate)
+{
+    const uint64_t stride = zc_load_stride(load->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    load->next_offset = 0;
+    load->offset_step_bytes = rotate ? stride : 0;
+    load->offset_count = rotate ? (region_bytes - load->size_bytes) / stride + 1 : 1;
+}
+
+void zc_load_fresh(struct zc_load *load, uint64_t page_bytes)
+{
+    load->discard = true;
+    load->buffer_stride_bytes = round_up(load->size_bytes, page_bytes);
 }
 
 static void advance(uint64_t *index, uint64_t count)
@@ -39,9 +54,54 @@ static void advance(uint64_t *index, uint64_t count)
     *index = *index + 1 < count ? *index + 1 : 0;
 }
 
+/* What is done to a buffer besides reading into it is a phase of its own: the clock is read before and behind it, and the
+ * pipeline's stages leave the time out. */
+static uint64_t own_phase_begins(const struct zc_load *load)
+{
+    return load->time_stages ? zc_now_ns() : 0;
+}
+
+static void own_phase_ends(struct zc_load *load, uint64_t began_ns, uint64_t *sum_ns)
+{
+    if (!load->time_stages)
+        return;
+    const uint64_t took_ns = zc_now_ns() - began_ns;
+    *sum_ns += took_ns;
+    zc_pipeline_skip_ns(load->pipeline, took_ns);
+}
+
+/* What an allocator would hand out: pages that nobody has touched. The mapping, its node and its kind of pages stay. */
+static int discard(struct zc_load *load, uint8_t *buffer)
+{
+    const uint64_t began_ns = own_phase_begins(load);
+    if (madvise(buffer, load->buffer_stride_bytes, MADV_DONTNEED) != 0)
+        return -errno;
+    own_phase_ends(load, began_ns, &load->discard_ns);
+    return 0;
+}
+
+/* Four sums side by side: the memory is what takes the time, not the adding. */
+static void consume(struct zc_load *load, const uint8_t *bytes)
+{
+    const uint64_t began_ns = own_phase_begins(load), length = load->size_bytes;
+    uint64_t sums[4] = {0}, words[4], at = 0;
+    for (; at + sizeof words <= length; at += sizeof words) {
+        memcpy(words, bytes + at, sizeof words);
+        for (int i = 0; i < 4; i++)
+            sums[i] += words[i];
+    }
+    for (; at < length; at++)
+        sums[0] += bytes[at];
+    load->checksum += sums[0] + sums[1] + sums[2] + sums[3];
+    own_phase_ends(load, began_ns, &load->consume_ns);
+}
+
 static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_request *request)
 {
     request->user = load->buffers + load->next_buffer * load->buffer_stride_bytes;
+    const int rc = load->discard ? discard(load, request->user) : 0;
+    if (rc < 0)
+        return rc;
     request->remote_offset = load->next_offset * load->offset_step_bytes;
     advance(&load->next_buffer, load->buffer_count);
     advance(&load->next_offset, load->offset_count);
@@ -101,6 +161,8 @@ static int keep_in_flight(struct zc_load *load, struct zc_pass *pass, uint32_t i
                 return rc;
             if (cancelled(load))
                 return -ECANCELED;
+            if (load->consume)
+                consume(load, done[i]->user);
             if (done[i]->reclaimed_ns >= pass->end_ns || submitted == limit) {
                 in_flight--;
                 continue;

@@ -37,16 +37,25 @@ struct zc_load {
     uint64_t tick_interval_ns;      /* between two calls of tick */
     void (*tick)(void *arg, uint64_t now_ns, uint64_t bytes_since_last);  /* NULL: none */
     void *tick_arg;
+    bool discard;                   /* give a user buffer's pages back before each request; see zc_load_fresh() */
+    bool consume;                   /* read each request's bytes once after it was reaped */
+    bool time_stages;               /* add up discard_ns and consume_ns, and keep both out of the pipeline's stages */
+    uint64_t discard_ns, consume_ns;
+    uint64_t checksum;              /* of what was consumed, so that reading it cannot be left out */
     /* The loop's own. */
     uint64_t next_buffer, next_offset;
     uint64_t next_tick_ns, tick_bytes;
 };
 
-/* Fill size, buffers and offsets: buffers in `footprint` bytes at `buffers`, offsets over a region of region_bytes. */
+/* Fill size, buffers and offsets: buffer_count of them at `buffers`, offsets over a region of region_bytes. */
 void zc_load_init(struct zc_load *load, struct zc_pipeline *pipeline, uint64_t size_bytes, void *buffers, uint64_t buffer_count,
                   uint64_t region_bytes, bool rotate);
 /* Distance of user buffers and of offsets: whole cache lines, and whole pages from a page up, so that no two buffers share one. */
 uint64_t zc_load_stride(uint64_t size_bytes, uint64_t page_bytes);
+/* Another place in the region for each request from now on, or a fixed one. */
+void zc_load_rotate(struct zc_load *load, uint64_t region_bytes, bool rotate);
+/* Discard a buffer's pages before each request: it becomes whole pages of page_bytes, whatever its size. */
+void zc_load_fresh(struct zc_load *load, uint64_t page_bytes);
 
 /* Run one pass to its end; every request is reaped unless it fails. 0, -ECANCELED, or what the pipeline or finished() said. */
 int zc_load_run(struct zc_load *load, struct zc_pass *pass);

@@ -89,12 +89,20 @@ static int run_connect(struct zc_run *run)
     return 0;
 }
 
+/* Distance of two user buffers. Fresh ones are whole pages of their kind, because only whole ones are discarded. */
+static uint64_t buffer_stride(const struct zc_run_options *options)
+{
+    const uint64_t page = options->buffers == ZC_BUFFERS_FRESH ? zc_pages_bytes((enum zc_pages)options->pages) : 0;
+    const uint64_t stride = zc_load_stride(options->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    return page ? (stride + page - 1) / page * page : stride;
+}
+
 /* Depth and footprint. The footprint is rounded down to whole buffers, and there are never fewer than requests in flight. */
 static void run_plan(struct zc_run *run)
 {
     const struct zc_run_options *const options = &run->params->options;
     struct zc_terms *const terms = &run->result->terms;
-    const uint64_t stride = zc_load_stride(options->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    const uint64_t stride = buffer_stride(options);
     const uint64_t most = max_u64(terms->memory_max_bytes / stride, 1);
     terms->inflight = run->strategy->execution->one_request ? 1 : min_u64(most, options->operations_max);
     terms->buffers = min_u64(max_u64(options->footprint_bytes / stride, terms->inflight), most);
@@ -138,18 +146,23 @@ static int run_set_up(struct zc_run *run)
     run_plan(run);
     int rc = create_records(run);
     if (rc == 0)
-        rc = zc_buffer_create(terms->footprint_bytes, result->environment.device.numa_node, &run->user, &result->error);
+        rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)options->pages, result->environment.device.numa_node,
+                                    &run->user, &result->error);
     if (rc == 0)
         rc = create_pipeline(run);
     if (rc < 0)
         return rc;
     zc_pipeline_terms(run->pipeline, terms);
     terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
+    terms->page_bytes = run->user.page_bytes;
     terms->memory_numa_node = run->user.numa_node;
     terms->thread_numa_node = -1;
 
     zc_load_init(&run->load, run->pipeline, options->size_bytes, run->user.address, terms->buffers, result->peer.region_bytes,
                  options->offset == ZC_OFFSET_ROTATE);
+    if (options->buffers == ZC_BUFFERS_FRESH)
+        zc_load_fresh(&run->load, run->user.page_bytes);
+    run->load.consume = options->consume;
     run->load.cancel = run->params->cancel;
     run->load.tick_interval_ns = TICK_NS;
     run->load.tick = zc_run_tick;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/mman.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,40 +69,136 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-int zc_buffer_create(size_t length_bytes, int numa_node, struct zc_buffer *buffer, struct zc_error *err)
+size_t zc_pages_bytes(enum zc_pages pages)
 {
-    size_t page = page_bytes();
-    char text[AMOUNT_MAX];
-    if (length_bytes == 0 || length_bytes > SIZE_MAX / 2)
-        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, NULL, "a buffer of %zu bytes cannot be made", length_bytes);
-
-    /* An inaccessible page on either side: an overrun faults at once, and the kernel merges neighbouring mappings into no other,
-     * so that /proc/self/smaps tells about this buffer alone. */
-    size_t mapped = (length_bytes + page - 1) / page * page;
-    uint8_t *base = mmap(NULL, mapped + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot map %s of memory: %m", amount(length_bytes, text));
-    if (mprotect(base + page, mapped, PROT_READ | PROT_WRITE) != 0) {
-        int rc = -errno;
-        munmap(base, mapped + 2 * page);
-        return zc_error_set(err, ZC_ERR_RESOURCE, rc, NULL, "cannot allocate %s of memory: %s", amount(length_bytes, text),
-                            strerror(-rc));
+    switch (pages) {
+    case ZC_PAGES_THP:
+    case ZC_PAGES_2M:
+        return 2 << 20;
+    case ZC_PAGES_1G:
+        return 1 << 30;
+    case ZC_PAGES_DEFAULT:
+        break;
     }
+    return page_bytes();
+}
 
-    *buffer = (struct zc_buffer){.address = base + page, .length_bytes = length_bytes, .mapped_bytes = mapped, .numa_node = -1};
-    if (numa_node >= 0 && bind_to_node(buffer->address, mapped, numa_node))
-        buffer->numa_node = numa_node;
-    for (size_t at = 0; at < mapped; at += page)
+static bool from_pool(enum zc_pages pages)
+{
+    return pages == ZC_PAGES_2M || pages == ZC_PAGES_1G;
+}
+
+/* One number of the pool of pages of this size; -1 where the kernel has no such pool. */
+static long pool_count(size_t page, const char *name)
+{
+    char path[128];
+    long count = -1;
+    snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%zukB/%s", page / 1024, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%ld", &count) != 1)
+        count = -1;
+    fclose(file);
+    return count;
+}
+
+static int pool_error(size_t mapped, size_t page, int errnum, struct zc_error *err)
+{
+    char text[AMOUNT_MAX], size[AMOUNT_MAX];
+    const long have = pool_count(page, "free_hugepages");
+    amount(mapped, text);
+    amount(page, size);
+    if (have < 0)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errnum, "pages", "this kernel has no pages of %s", size);
+    return zc_error_set(err, ZC_ERR_RESOURCE, -errnum, "pages", "%s need %zu pages of %s and %ld are free: reserve more with %s%s",
+                        text, mapped / page, size, have, "/proc/sys/vm/nr_hugepages",
+                        page == 1 << 30 ? " (those of 1 GiB: /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages)" : "");
+}
+
+/* Transparent huge pages, or the reason why this kernel gives none. */
+static int advise_huge(const struct zc_buffer *buffer, struct zc_error *err)
+{
+    char state[64] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (file && !fgets(state, sizeof(state), file))
+        state[0] = '\0';
+    if (file)
+        fclose(file);
+    if (!state[0] || strstr(state, "[never]"))
+        return zc_error_set(err, ZC_ERR_RESOURCE, -EOPNOTSUPP, "pages", "transparent huge pages are off: "
+                            "/sys/kernel/mm/transparent_hugepage/enabled %s", state[0] ? "says never" : "is missing");
+    if (madvise(buffer->address, buffer->mapped_bytes, MADV_HUGEPAGE) != 0)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, "pages", "transparent huge pages are refused: %m");
+    return 0;
+}
+
+/* An inaccessible page or more on either side: an overrun faults at once, and the kernel merges neighbouring mappings into no other,
+ * so that /proc/self/smaps tells about this buffer alone. */
+static int map(struct zc_buffer *buffer, enum zc_pages pages, struct zc_error *err)
+{
+    const size_t page = buffer->page_bytes;
+    char text[AMOUNT_MAX];
+    buffer->reserved_bytes = buffer->mapped_bytes + 2 * page;
+    buffer->reserved = mmap(NULL, buffer->reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (buffer->reserved == MAP_FAILED)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot map %s of memory: %m", amount(buffer->mapped_bytes, text));
+    /* Behind at least a small page, at the next boundary: what is left of the reserve is at least a small page, too. */
+    const uintptr_t first = (uintptr_t)buffer->reserved + page_bytes();
+    buffer->address = (uint8_t *)buffer->reserved + ((first + page - 1) / page * page - (uintptr_t)buffer->reserved);
+    const int huge = !from_pool(pages) ? 0 : MAP_HUGETLB | (pages == ZC_PAGES_2M ? MAP_HUGE_2MB : MAP_HUGE_1GB);
+    if (mmap(buffer->address, buffer->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | huge, -1,
+             0) != MAP_FAILED)
+        return pages == ZC_PAGES_THP ? advise_huge(buffer, err) : 0;
+    if (huge)
+        return pool_error(buffer->mapped_bytes, page, errno, err);
+    return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot allocate %s of memory: %m", amount(buffer->mapped_bytes, text));
+}
+
+/* Written once on every page. A pool that is not empty may be so on the node that the buffer is bound to, and then a plain write
+ * would end the process with SIGBUS: there the kernel does the writing, and answers. */
+static int touch(const struct zc_buffer *buffer, enum zc_pages pages, struct zc_error *err)
+{
+    const size_t page = page_bytes();
+    if (from_pool(pages) && madvise(buffer->address, buffer->mapped_bytes, MADV_POPULATE_WRITE) != 0)
+        return pool_error(buffer->mapped_bytes, buffer->page_bytes, errno, err);
+    for (size_t at = 0; at < buffer->mapped_bytes; at += page)
         ((volatile uint8_t *)buffer->address)[at] = 0;
     return 0;
 }
 
+int zc_buffer_create_pages(size_t length_bytes, enum zc_pages pages, int numa_node, struct zc_buffer *buffer, struct zc_error *err)
+{
+    const size_t page = zc_pages_bytes(pages);
+    if (length_bytes == 0 || length_bytes > SIZE_MAX / 2)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, NULL, "a buffer of %zu bytes cannot be made", length_bytes);
+
+    struct zc_buffer made = {
+        .length_bytes = length_bytes, .mapped_bytes = (length_bytes + page - 1) / page * page, .page_bytes = page, .numa_node = -1,
+    };
+    int rc = map(&made, pages, err);
+    if (rc == 0 && numa_node >= 0 && bind_to_node(made.address, made.mapped_bytes, numa_node))
+        made.numa_node = numa_node;
+    if (rc == 0)
+        rc = touch(&made, pages, err);
+    if (rc < 0)
+        zc_buffer_destroy(&made);
+    else
+        *buffer = made;
+    return rc;
+}
+
+int zc_buffer_create(size_t length_bytes, int numa_node, struct zc_buffer *buffer, struct zc_error *err)
+{
+    return zc_buffer_create_pages(length_bytes, ZC_PAGES_DEFAULT, numa_node, buffer, err);
+}
+
 void zc_buffer_destroy(struct zc_buffer *buffer)
 {
-    if (!buffer || !buffer->address)
+    if (!buffer)
         return;
-    size_t page = page_bytes();
-    munmap((uint8_t *)buffer->address - page, buffer->mapped_bytes + 2 * page);
+    if (buffer->reserved && buffer->reserved != MAP_FAILED)
+        munmap(buffer->reserved, buffer->reserved_bytes);
     *buffer = (struct zc_buffer){.address = NULL, .numa_node = -1};
 }
 

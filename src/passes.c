@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "clock.h"
 #include "counters.h"
@@ -98,7 +99,7 @@ static int run_pass(struct zc_run *run, struct zc_pass *pass)
     else if (rc == -ECANCELED)
         zc_error_set(err, ZC_ERR_CANCELLED, rc, NULL, "cancelled");
     else
-        zc_error_set(err, ZC_ERR_INTERNAL, rc, NULL, "a pass ended without a reason");
+        zc_error_set(err, ZC_ERR_RESOURCE, rc, NULL, "the pages of a user buffer cannot be discarded: %s", strerror(-rc));
     return rc;
 }
 
@@ -197,9 +198,7 @@ int zc_run_validate(struct zc_run *run)
     struct zc_load *const load = &run->load;
     const struct zc_load asked = *load;
     const uint64_t region = run->result->peer.region_bytes;
-    zc_load_init(load, run->pipeline, options->size_bytes, load->buffers, load->buffer_count, region, true);
-    load->cancel = asked.cancel;
-    load->tick = asked.tick, load->tick_arg = asked.tick_arg, load->tick_interval_ns = asked.tick_interval_ns;
+    zc_load_rotate(load, region, true);
 
     struct zc_pass pass = {.depth = 1, .window_ns = UINT64_MAX, .request_limit = 1, .before = poison, .finished = compare};
     if (mode == ZC_VALIDATE_ALL) {
@@ -295,12 +294,15 @@ int zc_run_phases(struct zc_run *run)
     const struct zc_memory_ops *const memory = run->strategy->memory;
     struct zc_pass pass = {.depth = 1, .window_ns = phases_ns(&run->params->options)};
     zc_run_enter(run, ZC_PHASE_PHASES, pass.window_ns);
+    run->load.discard_ns = run->load.consume_ns = 0;
+    run->load.time_stages = true;
     zc_pipeline_time_stages(run->pipeline, true);
     const int rc = run_pass(run, &pass);
     double mean[ZC_STAGE_COUNT];
     for (int i = 0; i < ZC_STAGE_COUNT; i++)
         mean[i] = (double)zc_pipeline_stage_ns(run->pipeline, (enum zc_stage)i) / (double)pass.all_requests;
     zc_pipeline_time_stages(run->pipeline, false);
+    run->load.time_stages = false;
     if (rc < 0)
         return rc;
     run->result->phases = (struct zc_phases){
@@ -310,6 +312,8 @@ int zc_run_phases(struct zc_run *run)
         .wait_ns = mean[ZC_STAGE_WAIT],
         .copy_ns = memory->copies ? mean[ZC_STAGE_AFTER] : NAN,
         .deregister_ns = memory->registers ? mean[ZC_STAGE_AFTER] : NAN,
+        .discard_ns = run->load.discard ? (double)run->load.discard_ns / (double)pass.all_requests : NAN,
+        .consume_ns = run->load.consume ? (double)run->load.consume_ns / (double)pass.all_requests : NAN,
     };
     return 0;
 }

@@ -187,6 +187,11 @@ void zc_pipeline_time_stages(struct zc_pipeline *pipeline, bool on)
     pipeline->laps = (struct zc_laps){.on = on, .last_ns = on ? zc_now_ns() : 0};
 }
 
+void zc_pipeline_skip_ns(struct zc_pipeline *pipeline, uint64_t duration_ns)
+{
+    pipeline->laps.last_ns += duration_ns;
+}
+
 uint64_t zc_pipeline_stage_ns(const struct zc_pipeline *pipeline, enum zc_stage stage)
 {
     return pipeline->laps.stage_ns[stage];

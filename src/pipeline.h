@@ -127,6 +127,8 @@ const struct zc_error *zc_pipeline_error(const struct zc_pipeline *pipeline);
 void zc_pipeline_set_wait(struct zc_pipeline *pipeline, enum zc_wait wait);
 /* Start timing every stage from zero, or stop. While it is on, the clock is read several times a chunk. */
 void zc_pipeline_time_stages(struct zc_pipeline *pipeline, bool on);
+/* The caller has just spent so long on something that is none of the stages. */
+void zc_pipeline_skip_ns(struct zc_pipeline *pipeline, uint64_t duration_ns);
 uint64_t zc_pipeline_stage_ns(const struct zc_pipeline *pipeline, enum zc_stage stage);
 
 /* What it came to: chunk_bytes, chunks, staging_*, qps, outstanding_reads, max_read_bytes of *terms. */

@@ -37,7 +37,9 @@ static int staging_setup(struct zc_pipeline *pipeline, struct zc_error *err)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a staging pool");
     pipeline->memory = staging;
     staging->stride_bytes = (pipeline->chunk_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    const int rc = zc_buffer_create(pipeline->chunk_count * staging->stride_bytes, pipeline->params.numa_node, &staging->buffer, err);
+    const int rc = zc_buffer_create_pages(pipeline->chunk_count * staging->stride_bytes,
+                                          (enum zc_pages)pipeline->params.options->pages, pipeline->params.numa_node,
+                                          &staging->buffer, err);
     if (rc < 0)
         return rc;
     return zc_mr_register(pipeline->params.device, staging->buffer.address, staging->buffer.length_bytes, IBV_ACCESS_LOCAL_WRITE,

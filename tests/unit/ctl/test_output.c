@@ -25,7 +25,7 @@ static void fill_measured(struct zc_result *r)
                                 .cpu_user_ns = 210000000, .cpu_system_ns = 102000000, .device_cpu_ns = 201000000,
                                 .registrations = 0, .allocations = 0 };
     r->phases = (struct zc_phases){ .requests = 200, .register_ns = NAN, .post_ns = 850, .wait_ns = 130000, .copy_ns = 41200,
-                                    .deregister_ns = NAN };
+                                    .deregister_ns = NAN, .discard_ns = NAN, .consume_ns = NAN };
     r->validation = (struct zc_validation){ .mode = ZC_VALIDATE_FIRST, .requests = 1, .bytes = 1 << 20 };
 }
 
@@ -65,7 +65,7 @@ static void fill(struct zc_result *r)
 
 static void fill_terms(struct zc_terms *t)
 {
-    *t = (struct zc_terms){ .inflight = 1, .footprint_bytes = 256 << 20, .buffers = 256, .huge_page_bytes = 128 << 20,
+    *t = (struct zc_terms){ .inflight = 1, .footprint_bytes = 256 << 20, .buffers = 256, .page_bytes = 4096, .huge_page_bytes = 128 << 20,
                             .chunk_bytes = 256 << 10, .chunks = 4, .staging_bytes = 2 << 20, .staging_slots = 8, .qps = 1,
                             .outstanding_reads = 16, .max_read_bytes = (UINT64_C(1) << 31) - 1, .memory_numa_node = -1, .thread_numa_node = -1 };
 }
@@ -142,6 +142,10 @@ static void test_full_result(void **state)
     fill(&result);
     fill_measured(&result);
     fill_terms(&result.terms);
+    result.config.buffers = ZC_BUFFERS_FRESH;
+    result.config.consume = true;
+    result.phases.discard_ns = 12000;
+    result.phases.consume_ns = 31000;
     expect(output_text.result, zc_result_to_json(&result), "result-full");
     zc_result_destroy(&result);
 }

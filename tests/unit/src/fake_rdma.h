@@ -201,9 +201,9 @@ int zc_connection_check(struct zc_connection *connection, struct zc_error *err)
 int zc_connection_fd(const struct zc_connection *connection) { (void)connection; return -1; }
 
 /* memory.h */
-int zc_buffer_create(size_t length_bytes, int numa_node, struct zc_buffer *buffer, struct zc_error *err)
+int zc_buffer_create_pages(size_t length_bytes, enum zc_pages pages, int numa_node, struct zc_buffer *buffer, struct zc_error *err)
 {
-    (void)err;
+    (void)pages, (void)err;
     *buffer = (struct zc_buffer){
         .address = aligned_alloc(4096, (length_bytes + 4095) / 4096 * 4096),
         .length_bytes = length_bytes,

@@ -27,7 +27,7 @@ static struct zc_run_options options;
 static struct zc_load load;
 static struct zc_pipeline *pipeline;
 static atomic_bool cancel;
-static uint8_t user[4 << 20];
+static _Alignas(4096) uint8_t user[4 << 20];
 
 static int set_up(void **state)
 {
@@ -142,6 +142,51 @@ static void test_a_fixed_offset_stays(void **state)
     assert_int_equal(zc_load_run(&load, &pass), 0);
     for (uint64_t i = 0; i < 20; i++)
         assert_int_equal(offsets[i], 0);
+}
+
+static bool all_zero;
+
+static void look_at_pages(struct zc_pass *pass, struct zc_request *request)
+{
+    (void)pass;
+    for (uint64_t i = 0; i < options.size_bytes; i++)
+        all_zero &= request->user[i] == 0;
+}
+
+static void test_fresh_buffers_were_never_touched(void **state)
+{
+    (void)state;
+    make(true);
+    memset(user, 0xff, sizeof user);
+    zc_load_fresh(&load, 4096);
+    load.time_stages = true;
+    assert_int_equal(load.buffer_stride_bytes, 102400);
+    struct zc_pass pass = make_pass(0, UINT64_MAX, 3 * BUFFERS);
+    pass.before = look_at_pages;
+    pass.finished = NULL;
+    all_zero = true;
+    assert_int_equal(zc_load_run(&load, &pass), 0);
+    assert_true(all_zero);
+    assert_true(load.discard_ns > 0);
+    assert_int_equal(load.consume_ns, 0);
+}
+
+static void test_every_byte_is_consumed(void **state)
+{
+    (void)state;
+    options.size_bytes = 37;        /* one whole step and a rest */
+    make(false);
+    load.consume = load.time_stages = true;
+    struct zc_pass pass = make_pass(0, UINT64_MAX, 1);
+    uint64_t words[4], sum = 0;
+    assert_int_equal(zc_load_run(&load, &pass), 0);
+    memcpy(words, user, sizeof words);
+    for (int i = 0; i < 4; i++)
+        sum += words[i];
+    for (int i = 32; i < 37; i++)
+        sum += user[i];
+    assert_true(sum == load.checksum);
+    assert_true(load.consume_ns > 0);
 }
 
 static void test_a_request_of_the_whole_region(void **state)
@@ -259,6 +304,8 @@ int main(void)
         CASE(test_only_the_window_counts),
         CASE(test_buffers_and_offsets_rotate),
         CASE(test_a_fixed_offset_stays),
+        CASE(test_fresh_buffers_were_never_touched),
+        CASE(test_every_byte_is_consumed),
         CASE(test_a_request_of_the_whole_region),
         CASE(test_strides),
         CASE(test_validation_catches_a_swap_and_a_lost_transfer),

@@ -58,6 +58,48 @@ static void test_huge_bytes(void **state)
     zc_buffer_destroy(&buffer);
 }
 
+static void test_transparent_huge_pages(void **state)
+{
+    (void)state;
+    struct zc_buffer buffer;
+    struct zc_error err = {0};
+    if (zc_buffer_create_pages(3 << 20, ZC_PAGES_THP, -1, &buffer, &err) < 0) {     /* switched off on this machine */
+        assert_string_equal(err.field, "pages");
+        assert_non_null(strstr(err.message, "/sys/kernel/mm/transparent_hugepage/enabled"));
+        return;
+    }
+    assert_int_equal((uintptr_t)buffer.address % (2 << 20), 0);
+    assert_int_equal(buffer.mapped_bytes, 4 << 20);
+    assert_int_equal(buffer.page_bytes, 2 << 20);
+    memset(buffer.address, 1, buffer.mapped_bytes);
+    const uint64_t huge = zc_buffer_huge_bytes(&buffer);
+    print_message("    %llu KiB of 4096 on huge pages\n", (unsigned long long)huge / 1024);
+    assert_true(huge == ZC_UNMEASURED || huge <= buffer.mapped_bytes);
+    zc_buffer_destroy(&buffer);
+}
+
+/* Most machines have reserved none, and then the error says how; where there are some, they are what comes. */
+static void test_reserved_huge_pages(void **state)
+{
+    (void)state;
+    static const struct { enum zc_pages pages; size_t bytes; } kinds[] = {{ZC_PAGES_2M, 2 << 20}, {ZC_PAGES_1G, 1 << 30}};
+    for (size_t i = 0; i < 2; i++) {
+        struct zc_buffer buffer = {0};
+        struct zc_error err = {0};
+        assert_int_equal(zc_pages_bytes(kinds[i].pages), kinds[i].bytes);
+        if (zc_buffer_create_pages(5000, kinds[i].pages, -1, &buffer, &err) == 0) {
+            assert_int_equal(buffer.mapped_bytes, kinds[i].bytes);
+            assert_int_equal(zc_buffer_huge_bytes(&buffer), kinds[i].bytes);
+        } else {
+            assert_null(buffer.address);
+            assert_int_equal(err.kind, ZC_ERR_RESOURCE);
+            assert_string_equal(err.field, "pages");
+            assert_true(strstr(err.message, "/proc/sys/vm/nr_hugepages") || strstr(err.message, "has no pages"));
+        }
+        zc_buffer_destroy(&buffer);
+    }
+}
+
 static void test_numa_node(void **state)
 {
     (void)state;
@@ -89,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buffer_is_resident), cmocka_unit_test(test_nothing_faults_later), cmocka_unit_test(test_huge_bytes),
         cmocka_unit_test(test_numa_node), cmocka_unit_test(test_errors_name_the_size),
+        cmocka_unit_test(test_transparent_huge_pages), cmocka_unit_test(test_reserved_huge_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,6 +255,33 @@ static void test_a_run(void **state)
     zc_result_destroy(&result);
 }
 
+static void test_fresh_consumed_huge(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    set_options(100000);
+    options.buffers = ZC_BUFFERS_FRESH;
+    options.consume = true;
+    options.validate = ZC_VALIDATE_ALL;
+    assert_done(&result);
+    assert_true(result.phases.discard_ns > 0 && result.phases.consume_ns > 0);
+    assert_int_equal(result.terms.page_bytes, 4096);
+    assert_int_equal(result.terms.footprint_bytes, result.terms.buffers * 102400);
+    zc_result_destroy(&result);
+
+    set_options(100000);
+    options.pages = ZC_PAGES_1G;
+    options.memory_max_bytes = UINT64_C(1) << 30;
+    if (run(&result) < 0) {     /* hardly any machine has some to spare */
+        assert_string_equal(result.error.field, "pages");
+    } else {
+        assert_int_equal(result.terms.page_bytes, 1 << 30);
+        assert_int_equal(result.terms.huge_page_bytes, 1 << 30);
+    }
+    assert_true(isnan(result.phases.discard_ns) && isnan(result.phases.consume_ns));
+    zc_result_destroy(&result);
+}
+
 static void test_every_byte_of_many_sizes(void **state)
 {
     (void)state;
@@ -421,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_a_run),
+        CASE(test_fresh_consumed_huge),
         CASE(test_every_byte_of_many_sizes),
         CASE(test_event_mode),
         CASE(test_skipping),

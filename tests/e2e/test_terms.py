@@ -1,0 +1,81 @@
+"""The terms of a run: fresh or touched buffers, the kind of pages, reading what came."""
+
+import os
+import pathlib
+
+import pytest
+
+from harness import LAB, SHORT, one_line
+
+POOL = pathlib.Path("/proc/sys/vm/nr_hugepages")
+POOL_1G = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages")
+
+
+@pytest.mark.parametrize("size", (1, 4095, 64 * 1024 + 1))
+def test_fresh_buffers(daemon, check_schema, size):
+    """Each request goes to pages that nobody has touched; making them so is a phase of its own."""
+    document = daemon.run(*SHORT, "--buffers", "fresh", "--size", str(size), "--validate", "all")
+    check_schema(document)
+    assert document["config"]["buffers"] == "fresh"
+    assert document["phases"]["discard_ns"] > 0
+    assert document["phases"]["consume_ns"] is None
+    assert document["validation"]["state"] == "passed"
+    assert document["terms"]["footprint_bytes"] == document["terms"]["buffers"] * -(-size // 4096) * 4096
+    assert document["cost"]["allocations"] == 0
+
+
+def test_consume(daemon, check_schema):
+    document = daemon.run(*SHORT, "--consume")
+    check_schema(document)
+    assert document["config"]["consume"] is True
+    assert document["phases"]["consume_ns"] > 0
+    assert document["phases"]["discard_ns"] is None
+
+
+def test_defaults(daemon):
+    document = daemon.run(*SHORT)
+    assert [document["config"][name] for name in ("buffers", "consume", "pages")] == ["reuse", False, "default"]
+    assert document["phases"]["discard_ns"] is None and document["phases"]["consume_ns"] is None
+    assert document["terms"]["page_bytes"] == os.sysconf("SC_PAGESIZE")
+
+
+def test_table_says_it(daemon):
+    table = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--buffers", "fresh", "--consume").stdout
+    assert "untouched before each request" in table and "discard" in table and "every byte read once" in table, table
+
+
+def test_transparent_huge_pages(daemon, check_schema):
+    enabled = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not enabled.exists() or "[never]" in enabled.read_text():
+        pytest.skip("this kernel has none")
+    document = daemon.run(*SHORT, "--pages", "thp")
+    check_schema(document)
+    assert document["terms"]["page_bytes"] == 2 << 20
+    assert 0 <= document["terms"]["huge_page_bytes"] <= 64 << 20
+
+
+def test_reserved_pages_that_do_not_exist(daemon):
+    """One clear line, and it says where more are reserved."""
+    if POOL_1G.exists() and int(POOL_1G.read_text()) > 0:
+        pytest.skip("this machine has some")
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--pages", "1g", status=1)
+    line = one_line(done.stderr)
+    assert "/proc/sys/vm/nr_hugepages" in line or "no pages of" in line
+    daemon.serves()
+
+
+@pytest.mark.skipif(not LAB, reason="changes the machine")
+def test_reserved_pages(daemon, check_schema):
+    POOL.write_text("96")
+    try:
+        document = daemon.run(*SHORT, "--pages", "2m")
+        check_schema(document)
+        assert document["terms"]["page_bytes"] == 2 << 20
+        assert document["terms"]["huge_page_bytes"] >= document["terms"]["footprint_bytes"]
+    finally:
+        POOL.write_text("0")
+
+
+def test_fresh_pages_are_not_taken_from_the_pool(daemon):
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", "--buffers", "fresh", "--pages", "2m", status=2)
+    assert "buffers" in one_line(done.stderr)
