@@ -102,6 +102,8 @@ static void print_run_options(FILE *out)
         more[0] = '\0';
         if (options[i].default_text == NULL)
             snprintf(more, sizeof(more), " (required)");
+        else if (options[i].other_default != NULL)
+            snprintf(more, sizeof(more), " (%s, %s: %s)", options[i].default_text, options[i].others_name, options[i].other_default);
         else if (options[i].type != ZC_OPTION_FLAG)
             snprintf(more, sizeof(more), " (%s)", options[i].default_text);
         print_option(out, 0, options[i].name, options[i].metavar, options[i].help, more);

@@ -11,7 +11,6 @@
 #define GIB (UINT64_C(1) << 30)
 #define TIB (UINT64_C(1) << 40)
 
-const char *const zc_strategy_names[] = { [ZC_COPY_BLOCKING] = "copy_blocking", NULL };
 const char *const zc_validate_names[] = {
     [ZC_VALIDATE_NONE] = "none", [ZC_VALIDATE_FIRST] = "first", [ZC_VALIDATE_ALL] = "all", NULL,
 };
@@ -25,10 +24,12 @@ const char *const zc_pages_names[] = {
 #define FIELD(name) offsetof(struct zc_run_options, name)
 #define STRATEGY(id) (UINT32_C(1) << (id))
 #define COPY_STRATEGIES STRATEGY(ZC_COPY_BLOCKING)
+#define PIPELINE_STRATEGIES STRATEGY(ZC_PIPELINE_BLOCKING)
+#define IDEAL_STRATEGIES STRATEGY(ZC_IDEAL_BLOCKING)
 
 static const struct zc_option table[] = {
     { .name = "strategy", .metavar = "NAME", .type = ZC_OPTION_CHOICE, .field = FIELD(strategy),
-      .choices = zc_strategy_names, .strategies = ZC_ALL_STRATEGIES,
+      .choices = zc_strategy_names, .find = zc_strategy_find, .strategies = ZC_ALL_STRATEGIES,
       .help = "way of reading remote memory that is measured" },
     { .name = "peer", .metavar = "HOST[:PORT]", .type = ZC_OPTION_TEXT, .field = FIELD(peer), .max = ZC_PEER_MAX,
       .strategies = ZC_ALL_STRATEGIES, .help = "host whose region is read; self is the daemon's own device" },
@@ -53,6 +54,13 @@ static const struct zc_option table[] = {
     { .name = "mr_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(mr_size_bytes), .default_text = "256K",
       .min = 1, .max = GIB, .strategies = COPY_STRATEGIES,
       .help = "chunk of the copy strategies: one READ into staging memory" },
+    { .name = "mr_count", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(mr_count), .default_text = "0", .min = 0,
+      .max = 65536, .strategies = COPY_STRATEGIES, .help = "slots of staging memory; 0 is as many as are useful" },
+    { .name = "chunk_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(chunk_size_bytes), .default_text = "2M",
+      .other_default = "512K", .others = IDEAL_STRATEGIES, .others_name = "ideal", .min = 1, .max = GIB,
+      .strategies = PIPELINE_STRATEGIES | IDEAL_STRATEGIES, .help = "chunk of the pipeline and ideal strategies" },
+    { .name = "qps", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(qps), .default_text = "1", .min = 1, .max = 64,
+      .strategies = ZC_ALL_STRATEGIES, .help = "queue pairs that the chunks are spread over" },
     { .name = "validate", .metavar = "none|first|all", .type = ZC_OPTION_CHOICE, .field = FIELD(validate),
       .default_text = "first", .choices = zc_validate_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "which requests are compared with the peer's pattern" },
@@ -202,9 +210,9 @@ static int parse_seconds(const struct zc_option *option, const char *text, struc
 
 static int parse_choice(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
 {
-    int index = zc_choice_find(option->choices, text);
+    int index = option->find != NULL ? option->find(text) : zc_choice_find(option->choices, text);
     const char *nearest, *what = option->name;
-    char list[160] = "";
+    char list[256] = "";
 
     if (index >= 0) {
         *(int *)field_of(option, options) = index;
@@ -267,8 +275,26 @@ void zc_run_options_init(struct zc_run_options *options)
             zc_option_parse(&table[i], table[i].default_text, options, NULL);   /* a test holds that none fails */
 }
 
+bool zc_option_taken(const struct zc_option *option, int strategy)
+{
+    return strategy < 0 || (option->strategies & STRATEGY(strategy)) != 0;
+}
+
+static void put_defaults(struct zc_run_options *options, uint64_t given)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if ((given >> i & 1) == 0 && (table[i].others & STRATEGY(options->strategy)) != 0)
+            zc_option_parse(&table[i], table[i].other_default, options, NULL);
+}
+
 static int check_validation(struct zc_run_options *options, uint64_t given, struct zc_error *err)
 {
+    bool chosen = options->skip_validation || (given & bit_of("validate")) != 0;
+
+    if (!chosen && zc_strategy_infos[options->strategy].memory == ZC_MEMORY_PREREGISTERED)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "skip_validation", "%s moves bytes that nobody takes over: give either "
+                            "skip_validation or validate first or all, which checks its memory outside the measured windows",
+                            zc_strategy_names[options->strategy]);
     if (options->skip_validation && (given & bit_of("validate")) != 0 && options->validate != ZC_VALIDATE_NONE)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "validate",
                             "skip_validation and validate %s contradict each other: give one of them",
@@ -306,11 +332,14 @@ int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct 
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < OPTION_COUNT; i++)
-        if ((given >> i & 1) != 0 && (table[i].strategies & STRATEGY(options->strategy)) == 0)
+        if ((given >> i & 1) != 0 && !zc_option_taken(&table[i], options->strategy))
             return zc_error_set(err, ZC_ERR_INVALID, EINVAL, table[i].name, "%s: the strategy %s does not take it", table[i].name,
                                 zc_strategy_names[options->strategy]);
     if (options->skip_latency && options->skip_throughput)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "skip_throughput",
                             "skip_latency and skip_throughput together leave nothing to measure");
-    return check_validation(options, given, err);
+    rc = check_validation(options, given, err);
+    if (rc == 0)
+        put_defaults(options, given);
+    return rc;
 }

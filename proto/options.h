@@ -8,12 +8,7 @@
 #include <stdint.h>
 
 #include "error.h"
-
-/* The names of the strategies; their rows are in src/strategy/table.c, in the same order. */
-enum zc_strategy_id {
-    ZC_COPY_BLOCKING,
-    ZC_STRATEGY_COUNT,
-};
+#include "strategies.h"
 
 enum zc_validate { ZC_VALIDATE_NONE, ZC_VALIDATE_FIRST, ZC_VALIDATE_ALL };
 enum zc_wait { ZC_WAIT_POLL, ZC_WAIT_EVENT };
@@ -35,6 +30,9 @@ struct zc_run_options {
     uint64_t memory_max_bytes;    /* bounds user buffers; the engine lowers it to half of the free memory */
     uint64_t operations_max;      /* requests in flight at most */
     uint64_t mr_size_bytes;       /* chunk of the copy strategies */
+    uint64_t mr_count;            /* slots of staging memory of that size; 0: as many as the engine finds useful */
+    uint64_t chunk_size_bytes;    /* chunk of the pipeline and ideal strategies */
+    uint64_t qps;                 /* QPs that the chunks are spread over */
     uint64_t footprint_bytes;     /* user buffers cycled through */
     int offset;                   /* enum zc_offset */
     int validate;                 /* enum zc_validate */
@@ -59,9 +57,13 @@ struct zc_option {
     enum zc_option_type type;
     size_t field;                 /* offset in struct zc_run_options */
     const char *default_text;     /* as a user would type it; NULL: required */
+    const char *other_default;    /* of the strategies in `others`, put in by zc_run_options_check(); NULL: the same for all */
+    uint32_t others;
+    const char *others_name;      /* what help calls them: "ideal" */
     uint64_t min, max;            /* inclusive: bytes of a size, counts; TEXT: max is the field's length with its zero */
     double min_s, max_s;          /* inclusive, SECONDS only */
     const char *const *choices;   /* NULL-terminated; NULL unless CHOICE */
+    int (*find)(const char *text);    /* index of a choice, where other spellings are understood too; NULL: zc_choice_find() */
     uint32_t strategies;          /* bit per zc_strategy_id: which take it (ZC_ALL_STRATEGIES for general ones) */
     const char *help;             /* one line, no full stop */
 };
@@ -83,8 +85,9 @@ int zc_choice_find(const char *const *choices, const char *name);
 /* The nearest choice for a mistyped one ('-' and '_' alike), or NULL if none is near. */
 const char *zc_choice_nearest(const char *const *choices, const char *name);
 
-/* NULL-terminated names by enum zc_strategy_id. Static storage. */
-extern const char *const zc_strategy_names[];
+/* Does the strategy take this option? With -1, a strategy that is not known yet, every option is one. */
+bool zc_option_taken(const struct zc_option *option, int strategy);
+
 extern const char *const zc_validate_names[];
 extern const char *const zc_wait_names[];
 extern const char *const zc_offset_names[];
@@ -106,8 +109,9 @@ int zc_option_wrong_type(const struct zc_option *option, const char *value, stru
 /* -ERANGE with "FIELD: VALUE is below the minimum of MIN", or above the maximum, for a number that only `value` can show. */
 int zc_option_out_of_range(const struct zc_option *option, const char *value, bool below, struct zc_error *err);
 
-/* What concerns several fields: required ones present, --skip-validation against --validate (afterwards both say the same),
- * nothing left to measure, an option that the strategy does not take (`given`: a bit per row of the table that the user set). */
+/* What concerns several fields: required ones present, --skip-validation against --validate (afterwards both say the same), the
+ * ideal strategies with neither, nothing left to measure, an option that the strategy does not take (`given`: a bit per row of
+ * the table that the user set). Puts in the defaults that depend on the strategy. */
 int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct zc_error *err);
 
 /* "64K", "1M", "1MiB", "1000000" -> bytes. The whole text must be consumed. 0, -EINVAL, or -ERANGE beyond 64 bits. */

@@ -91,6 +91,8 @@ int zc_run_options_from_json(const json_t *object, struct zc_run_options *option
         const struct zc_option *option = zc_option_find(name, strlen(name));
         if (option == NULL || strcmp(option->name, name) != 0)      /* JSON has one spelling */
             return unknown_option(name, err);
+        if (json_is_null(value) && option->strategies != ZC_ALL_STRATEGIES)     /* not taken, as the echo says it */
+            continue;
         rc = value_from_json(option, value, &decoded, err);
         if (rc != 0)
             return rc;
@@ -107,6 +109,8 @@ static json_t *value_to_json(const struct zc_option *option, const struct zc_run
     const void *field = (const char *)options + option->field;
     int choice;
 
+    if (!zc_option_taken(option, options->strategy))
+        return json_null();
     switch (option->type) {
     case ZC_OPTION_SIZE:
     case ZC_OPTION_COUNT:

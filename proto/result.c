@@ -39,6 +39,7 @@ static void terms_init(struct zc_terms *terms)
     terms->inflight = terms->footprint_bytes = terms->buffers = terms->huge_page_bytes = ZC_UNMEASURED;
     terms->chunk_bytes = terms->chunks = terms->staging_bytes = terms->staging_slots = ZC_UNMEASURED;
     terms->memory_max_bytes = terms->max_read_bytes = terms->page_bytes = ZC_UNMEASURED;
+    terms->wait = -1;
     terms->memory_numa_node = terms->thread_numa_node = -1;
 }
 
@@ -49,7 +50,8 @@ void zc_result_init(struct zc_result *result)
     environment_init(&result->environment);
     terms_init(&result->terms);
     result->available = result->reclaimed = unmeasured_latency;
-    result->cost.device_cpu_ns = result->cost.registrations = result->cost.allocations = ZC_UNMEASURED;
+    result->cost.device_cpu_ns = result->cost.registrations = ZC_UNMEASURED;
+    result->cost.allocations = result->cost.registering_allocations = ZC_UNMEASURED;
     result->phases.register_ns = result->phases.post_ns = result->phases.wait_ns = NAN;
     result->phases.copy_ns = result->phases.deregister_ns = NAN;
     result->phases.discard_ns = result->phases.consume_ns = NAN;

@@ -37,8 +37,9 @@ struct zc_cost {
     uint64_t bytes, requests, duration_ns;  /* of that pass */
     uint64_t cpu_user_ns, cpu_system_ns;    /* of the run's threads (getrusage RUSAGE_THREAD) */
     uint64_t device_cpu_ns;     /* of the software device's thread in the same pass; ZC_UNMEASURED on hardware and rxe */
-    uint64_t registrations;     /* ibv_reg_mr calls in the throughput (or else latency) window */
+    uint64_t registrations;     /* ibv_reg_mr calls for requests in the throughput (or else latency) window */
     uint64_t allocations;       /* allocator calls of the run's threads in that window; ZC_UNMEASURED if not counted */
+    uint64_t registering_allocations;   /* and those within ibv_reg_mr and ibv_dereg_mr, which are not among them */
 };
 
 /* Mean nanoseconds a request, from a pass of its own in which every stage is timed. NAN: not measured or no such stage. */
@@ -97,6 +98,8 @@ struct zc_terms {
     uint64_t chunk_bytes, chunks;       /* of one request */
     uint64_t staging_bytes, staging_slots;
     uint64_t memory_max_bytes;          /* after lowering to half of the free memory */
+    uint32_t threads;                   /* that the strategy has beside the run's own */
+    int wait;                           /* enum zc_wait, in force: event where busy threads outnumber cores; -1 unknown */
     uint32_t qps, outstanding_reads;    /* READs in flight a QP, negotiated */
     uint64_t max_read_bytes;            /* of one READ */
     int memory_numa_node, thread_numa_node; /* -1: not bound */

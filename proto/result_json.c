@@ -99,7 +99,7 @@ static json_t *node_to_json(int node)
 
 static json_t *terms_to_json(const struct zc_terms *t)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "inflight", zc_json_count(t->inflight),
         "footprint_bytes", zc_json_count(t->footprint_bytes),
         "buffers", zc_json_count(t->buffers),
@@ -110,6 +110,8 @@ static json_t *terms_to_json(const struct zc_terms *t)
         "staging_bytes", zc_json_count(t->staging_bytes),
         "staging_slots", zc_json_count(t->staging_slots),
         "memory_max_bytes", zc_json_count(t->memory_max_bytes),
+        "threads", t->wait < 0 ? json_null() : zc_json_count(t->threads),
+        "wait", t->wait < 0 ? json_null() : json_string(zc_wait_names[t->wait]),
         "qps", zc_json_known(t->qps),
         "outstanding_reads", zc_json_known(t->outstanding_reads),
         "max_read_bytes", zc_json_count(t->max_read_bytes),
@@ -173,7 +175,7 @@ static json_t *cost_to_json(const struct zc_cost *c)
     double device_s = device_cpu_ns == ZC_UNMEASURED ? NAN : (double)device_cpu_ns / 1e9;
     double moved_gib = c->measured && c->bytes > 0 ? gib(c->bytes) : NAN;
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "cpu_s_per_gib", zc_json_real(cpu_s / moved_gib),
         "cpu_user_ns", zc_json_count(c->cpu_user_ns | none),
         "cpu_system_ns", zc_json_count(c->cpu_system_ns | none),
@@ -184,6 +186,7 @@ static json_t *cost_to_json(const struct zc_cost *c)
         "device_cpu_s_per_gib", zc_json_real(device_s / moved_gib),
         "registrations", zc_json_count(c->registrations),
         "allocations", zc_json_count(c->allocations),
+        "registering_allocations", zc_json_count(c->registering_allocations),
         "wait", zc_json_text(c->measured ? "event" : ""));
 }
 

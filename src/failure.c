@@ -77,9 +77,10 @@ int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_w
     const char *const text = ibv_wc_status_str(wc->status), *const name = status_name(wc->status);
     if (wc->wr_id == ZC_CONTROL_WR_ID)
         return zc_pipeline_fail(pipeline, kind_of(wc->status), -EIO, "the connection failed: %s (%s)", text, name);
-    if (wc->wr_id >= pipeline->chunk_count)
+    const uint32_t index = zc_wr_chunk(wc->wr_id), number = zc_wr_number(wc->wr_id);
+    if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk)
         return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ of ours: %s (%s)", text, name);
-    const struct zc_chunk *const chunk = &pipeline->chunks[wc->wr_id];
+    const struct zc_read *const read = zc_pipeline_read(pipeline, index, number);
     return zc_pipeline_fail(pipeline, kind_of(wc->status), -EIO, "READ of %" PRIu32 " bytes at offset %" PRIu64 " failed: %s (%s)",
-                            chunk->length_bytes, chunk->remote_offset, text, name);
+                            read->sge.length, read->wr.wr.rdma.remote_addr - pipeline->remote.address, text, name);
 }

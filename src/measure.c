@@ -16,7 +16,6 @@
 enum {
     CONNECT_TIMEOUT_MS = 5000,
     SEND_SLOTS = 128,           /* READs that a QP has room for; the negotiated depth is at most this on today's NICs */
-    QPS = 1,
     TICK_NS = 100000000,
 };
 
@@ -59,19 +58,30 @@ static int run_prepare(struct zc_run *run)
     return 0;
 }
 
+/* READs that each QP has room for: all of them complete on one CQ, where each QP has an entry more, because a control message of the
+ * connection may be flushed there. */
+static uint32_t send_slots(const struct zc_device_info *device, uint32_t qps)
+{
+    uint64_t slots = SEND_SLOTS;
+    if (device->max_qp_wr > 0)
+        slots = min_u64(slots, device->max_qp_wr);
+    if (device->max_cqe / qps > 1)
+        slots = min_u64(slots, device->max_cqe / qps - 1);
+    return (uint32_t)slots;
+}
+
 static int run_connect(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
     struct zc_error *const err = &run->result->error;
-    const uint32_t max_wr = zc_device_info(params->device)->max_qp_wr;
-    run->send_slots = max_wr > 0 && max_wr < SEND_SLOTS ? max_wr : SEND_SLOTS;
+    const uint32_t qps = (uint32_t)params->options.qps;
+    run->send_slots = send_slots(zc_device_info(params->device), qps);
     zc_run_enter(run, ZC_PHASE_CONNECT, 0);
-    /* One more a QP: a control message of the connection may be flushed there. */
-    int rc = zc_completion_create(params->device, (int)(QPS * (run->send_slots + 1)), &run->completion, err);
+    int rc = zc_completion_create(params->device, (int)(qps * (run->send_slots + 1)), &run->completion, err);
     if (rc < 0)
         return rc;
     const struct zc_connection_params connection = {
-        .host = params->host, .port = params->port, .qps = QPS, .send_slots = run->send_slots, .timeout_ms = CONNECT_TIMEOUT_MS,
+        .host = params->host, .port = params->port, .qps = qps, .send_slots = run->send_slots, .timeout_ms = CONNECT_TIMEOUT_MS,
         .cancel_fd = params->cancel_fd, .completion = run->completion,
     };
     rc = zc_connection_open(params->device, &connection, &run->connection, err);
@@ -132,7 +142,7 @@ static int create_pipeline(struct zc_run *run)
         .strategy = run->strategy, .options = &params->options, .depth = (uint32_t)run->result->terms.inflight,
         .device = params->device, .completion = run->completion, .connection = run->connection,
         .send_slots = run->send_slots, .user = &run->user, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
-        .cancel = params->cancel, .idle = zc_load_idle, .idle_arg = &run->load,
+        .cancel = params->cancel, .thread_allocations = params->thread_allocations, .idle = zc_load_idle, .idle_arg = &run->load,
     };
     return zc_pipeline_create(&pipeline, &run->pipeline, &run->result->error);
 }

@@ -29,7 +29,8 @@ struct zc_run {
     enum zc_phase window_phase;         /* what begins when the warm-up ends */
     uint64_t window_ns;
     uint64_t phase_started_ns, phase_length_ns, elapsed_before_ns, last_tick_ns;
-    uint64_t registrations, allocations;    /* when the window opened */
+    struct zc_pipeline_use opened_use;      /* when the window opened, */
+    uint64_t opened_allocations;            /* and of the run's own thread */
 };
 
 /* The measuring steps, each a negative errno with result->error filled on failure. A step that the options skip does nothing. */

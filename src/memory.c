@@ -261,13 +261,15 @@ int zc_mr_register(const struct zc_device *device, void *address, size_t length_
     return 0;
 }
 
-void zc_mr_deregister(struct ibv_mr *mr)
+int zc_mr_deregister(struct ibv_mr *mr)
 {
     if (!mr)
-        return;
+        return 0;
     int64_t length_bytes = (int64_t)mr->length;
-    if (ibv_dereg_mr(mr) != 0)
-        return;     /* still pinned, and the counters go on saying so */
+    const int rc = ibv_dereg_mr(mr);
+    if (rc != 0)
+        return rc > 0 ? -rc : rc;   /* still pinned, and the counters go on saying so */
     zc_count(&zc_counters.mrs, -1);
     zc_count(&zc_counters.mr_bytes, -length_bytes);
+    return 0;
 }

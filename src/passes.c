@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "counters.h"
 #include "measure_private.h"
 #include "pattern.h"
 
@@ -74,7 +73,9 @@ void zc_run_tick(void *arg, uint64_t now_ns, uint64_t bytes_since_last)
     struct zc_run *const run = arg;
     struct zc_progress *const progress = run->params->progress;
     const uint64_t interval = now_ns > run->last_tick_ns ? now_ns - run->last_tick_ns : 1;
-    const uint64_t in_phase = min_u64(now_ns - run->phase_started_ns, run->phase_length_ns);
+    /* A request may have become available just before the phase began that it is counted in. */
+    const uint64_t since = now_ns > run->phase_started_ns ? now_ns - run->phase_started_ns : 0;
+    const uint64_t in_phase = min_u64(since, run->phase_length_ns);
     run->last_tick_ns = now_ns;
     if (!progress)
         return;
@@ -123,26 +124,29 @@ static uint64_t allocations(const struct zc_run *run)
     return run->params->thread_allocations ? run->params->thread_allocations() : 0;
 }
 
-static uint64_t registrations(void)
-{
-    return atomic_load_explicit(&zc_counters.registrations, memory_order_relaxed);
-}
-
 static void window_opened(struct zc_pass *pass)
 {
     struct zc_run *const run = pass->arg;
     zc_run_enter(run, run->window_phase, run->window_ns);
-    run->registrations = registrations();
-    run->allocations = allocations(run);
+    zc_pipeline_use(run->pipeline, false, &run->opened_use);
+    run->opened_allocations = allocations(run);
 }
 
 /* Registrations and allocator calls of the window that has just ended; the last window's are the ones that stay. */
 static void count_calls(struct zc_run *run, const struct zc_pass *pass)
 {
+    struct zc_cost *const cost = &run->result->cost;
+    const struct zc_pipeline_use *const before = &run->opened_use;
+    const uint64_t own = allocations(run) - run->opened_allocations;
+    struct zc_pipeline_use use;
     if (!pass->open)
         return;
-    run->result->cost.allocations = run->params->thread_allocations ? allocations(run) - run->allocations : ZC_UNMEASURED;
-    run->result->cost.registrations = registrations() - run->registrations;
+    zc_pipeline_use(run->pipeline, false, &use);
+    cost->registrations = use.registrations - before->registrations;
+    if (!run->params->thread_allocations)
+        return;
+    cost->registering_allocations = use.registering_allocations - before->registering_allocations;
+    cost->allocations = own + use.allocations - before->allocations - cost->registering_allocations;
 }
 
 /* A warm-up and behind it, without a pause, the window. */
@@ -318,6 +322,16 @@ int zc_run_phases(struct zc_run *run)
     return 0;
 }
 
+/* CPU time of the run's own thread and of the strategy's, all together. */
+static void cpu_time(struct zc_run *run, uint64_t *user_ns, uint64_t *system_ns)
+{
+    struct zc_pipeline_use use;
+    zc_pipeline_use(run->pipeline, true, &use);
+    zc_thread_cpu_ns(user_ns, system_ns);
+    *user_ns += use.cpu_user_ns;
+    *system_ns += use.cpu_system_ns;
+}
+
 /* Always a pass that sleeps for its completions, with --wait event too: one rule for every run. It counts everything from the first
  * submit to the last completion, so bytes and CPU time belong to each other exactly. */
 int zc_run_cost(struct zc_run *run)
@@ -328,13 +342,13 @@ int zc_run_cost(struct zc_run *run)
     zc_run_enter(run, ZC_PHASE_COST, pass.window_ns);
     zc_pipeline_set_wait(run->pipeline, ZC_WAIT_EVENT);
     const uint64_t begin = zc_now_ns(), device = zc_device_cpu_ns();
-    zc_thread_cpu_ns(&user[0], &system[0]);
+    cpu_time(run, &user[0], &system[0]);
     const int rc = run_pass(run, &pass);
-    zc_thread_cpu_ns(&user[1], &system[1]);
     const uint64_t device_end = zc_device_cpu_ns(), end = zc_now_ns();
     zc_pipeline_set_wait(run->pipeline, (enum zc_wait)run->params->options.wait);
     if (!keeps(rc) || pass.all_requests == 0)
         return rc;
+    cpu_time(run, &user[1], &system[1]);
     cost->measured = true;
     cost->bytes = pass.all_bytes;
     cost->requests = pass.all_requests;

@@ -1,5 +1,4 @@
-/* Set-up of the pipeline and the blocks that every execution is built from. The blocks are the data path: no allocation, no
- * lock, and no system call but those of the provider's doorbell and, with --wait event, of sleeping. */
+/* Set-up of the pipeline, and its face to the caller. The data path is in blocks.c, waiting in wait.c. */
 #include "pipeline_private.h"
 
 #include <errno.h>
@@ -7,9 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "completion.h"
 
 /* --- set-up ---------------------------------------------------------------------------------------------------- */
 
@@ -18,16 +14,24 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t chunk_limit(const struct zc_pipeline_params *params)
+static uint64_t round_up_division(uint64_t a, uint64_t b)
 {
-    switch (params->strategy->chunking) {
+    return a / b + (a % b != 0);
+}
+
+/* A chunk is what one READ carries, except that a whole request is one however many READs it takes. */
+static uint64_t chunk_limit(const struct zc_pipeline *pipeline)
+{
+    const struct zc_run_options *const options = pipeline->params.options;
+    switch (pipeline->strategy->info->chunking) {
     case ZC_CHUNK_MR_SIZE:
-        return params->options->mr_size_bytes;
+        return min_u64(options->mr_size_bytes, pipeline->max_read_bytes);
+    case ZC_CHUNK_CHUNK_SIZE:
+        return min_u64(options->chunk_size_bytes, pipeline->max_read_bytes);
     case ZC_CHUNK_WHOLE:
-    case ZC_CHUNK_CHUNK_SIZE:   /* its option comes with the strategies that take it */
         break;
     }
-    return UINT64_MAX;
+    return options->size_bytes;
 }
 
 /* How a request is cut, and how many chunks may be alive at once. */
@@ -35,20 +39,21 @@ static int plan(struct zc_pipeline *pipeline, struct zc_error *err)
 {
     const struct zc_pipeline_params *const params = &pipeline->params;
     const uint64_t size = params->options->size_bytes;
-    const uint64_t max_read = min_u64(zc_connection_max_read_bytes(params->connection), INT32_MAX);
-    pipeline->chunk_bytes = min_u64(min_u64(chunk_limit(params), max_read), size);
-    const uint64_t chunks = (size + pipeline->chunk_bytes - 1) / pipeline->chunk_bytes;
-    if (chunks > UINT32_MAX)
-        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "mr_size", "%" PRIu64 " bytes cut into chunks of %" PRIu64
+    pipeline->max_read_bytes = min_u64(zc_connection_max_read_bytes(params->connection), INT32_MAX);
+    pipeline->chunk_bytes = min_u64(chunk_limit(pipeline), size);
+    const uint64_t chunks = round_up_division(size, pipeline->chunk_bytes);
+    const uint64_t reads = round_up_division(pipeline->chunk_bytes, pipeline->max_read_bytes);
+    if (chunks > UINT32_MAX || reads > UINT32_MAX)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "%" PRIu64 " bytes cut into chunks of %" PRIu64
                             " are more than %u chunks", size, pipeline->chunk_bytes, UINT32_MAX);
     pipeline->chunks_per_request = (uint32_t)chunks;
+    pipeline->reads_per_chunk = (uint32_t)reads;
 
-    uint64_t wanted = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++)
-        wanted += pipeline->lanes[i].slots.capacity;
-    if (pipeline->strategy->memory->slots)
-        wanted = pipeline->strategy->memory->slots(pipeline);
-    pipeline->chunk_count = (uint32_t)min_u64(wanted ? wanted : 1, min_u64(chunks * params->depth, UINT32_MAX));
+        pipeline->slot_count += pipeline->lanes[i].slots.capacity;
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    const uint64_t wanted = memory->slots ? memory->slots(pipeline) : pipeline->slot_count;
+    pipeline->chunk_count = (uint32_t)min_u64(wanted ? wanted : 1, min_u64(chunks * params->depth, UINT32_MAX / 2));
     return 0;
 }
 
@@ -79,23 +84,26 @@ static int create_ring(struct zc_ring *ring, uint32_t capacity)
 
 static void build_chunk(struct zc_pipeline *pipeline, uint32_t index)
 {
-    struct zc_chunk *const chunk = &pipeline->chunks[index];
-    chunk->index = index;
-    zc_wr_read(&pipeline->wrs[index], index, &chunk->sge, 1, 0, pipeline->remote.rkey, IBV_SEND_SIGNALED);
+    pipeline->chunks[index].index = index;
     pipeline->free_chunks[index] = pipeline->chunk_count - 1 - index;   /* record 0 on top */
+    for (uint32_t i = 0; i < pipeline->reads_per_chunk; i++) {
+        struct zc_read *const read = &pipeline->reads[(size_t)index * pipeline->reads_per_chunk + i];
+        zc_wr_read(&read->wr, zc_wr_id(index, i), &read->sge, 1, 0, pipeline->remote.rkey, IBV_SEND_SIGNALED);
+    }
 }
 
 static int create_arrays(struct zc_pipeline *pipeline, struct zc_error *err)
 {
-    const uint32_t count = pipeline->chunk_count;
-    pipeline->requests = calloc(pipeline->params.depth, sizeof *pipeline->requests);
+    const uint32_t count = pipeline->chunk_count, depth = pipeline->params.depth;
+    pipeline->requests = calloc(depth, sizeof *pipeline->requests);
     pipeline->chunks = calloc(count, sizeof *pipeline->chunks);
-    pipeline->wrs = calloc(count, sizeof *pipeline->wrs);
+    pipeline->reads = calloc((size_t)count * pipeline->reads_per_chunk, sizeof *pipeline->reads);
     pipeline->free_chunks = calloc(count, sizeof *pipeline->free_chunks);
-    if (!pipeline->requests || !pipeline->chunks || !pipeline->wrs || !pipeline->free_chunks ||
-        create_ring(&pipeline->cutting, pipeline->params.depth) < 0 || create_ring(&pipeline->landed, count) < 0)
+    if (!pipeline->requests || !pipeline->chunks || !pipeline->reads || !pipeline->free_chunks ||
+        create_ring(&pipeline->cutting, depth) < 0 || create_ring(&pipeline->ready, count) < 0 ||
+        create_ring(&pipeline->landed, count) < 0 || create_ring(&pipeline->done, depth) < 0)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for %" PRIu32 " requests and %" PRIu32 " chunks",
-                            pipeline->params.depth, count);
+                            depth, count);
     pipeline->free_count = count;
     for (uint32_t i = 0; i < count; i++)
         build_chunk(pipeline, i);
@@ -126,14 +134,15 @@ int zc_pipeline_create(const struct zc_pipeline_params *params, struct zc_pipeli
     made->params = *params;
     if (made->params.stuck_ns == 0)
         made->params.stuck_ns = UINT64_C(10000000000);
-    made->wait = (enum zc_wait)params->options->wait;
     made->remote = *zc_connection_remote(params->connection);
+    pthread_mutex_init(&made->error_lock, NULL);
 
     const int rc = create_parts(made, err);
     if (rc < 0) {
         zc_pipeline_destroy(made);
         return rc;
     }
+    zc_pipeline_set_wait(made, (enum zc_wait)params->options->wait);
     *pipeline = made;
     return 0;
 }
@@ -145,10 +154,13 @@ void zc_pipeline_destroy(struct zc_pipeline *pipeline)
     if (pipeline->strategy->execution->teardown)
         pipeline->strategy->execution->teardown(pipeline);
     pipeline->strategy->memory->teardown(pipeline);
+    pthread_mutex_destroy(&pipeline->error_lock);
+    free(pipeline->done.items);
     free(pipeline->landed.items);
+    free(pipeline->ready.items);
     free(pipeline->cutting.items);
     free(pipeline->free_chunks);
-    free(pipeline->wrs);
+    free(pipeline->reads);
     free(pipeline->chunks);
     free(pipeline->requests);
     free(pipeline->lanes);
@@ -172,14 +184,18 @@ int zc_pipeline_reap(struct zc_pipeline *pipeline, struct zc_request **done, uin
     return pipeline->strategy->execution->reap(pipeline, done, max);
 }
 
-const struct zc_error *zc_pipeline_error(const struct zc_pipeline *pipeline)
+/* The lock only orders this reading after the writing in another thread; what is written stays. */
+const struct zc_error *zc_pipeline_error(struct zc_pipeline *pipeline)
 {
+    pthread_mutex_lock(&pipeline->error_lock);
+    pthread_mutex_unlock(&pipeline->error_lock);
     return &pipeline->error;
 }
 
 void zc_pipeline_set_wait(struct zc_pipeline *pipeline, enum zc_wait wait)
 {
-    pipeline->wait = wait;
+    pipeline->wait = pipeline->always_sleeps ? ZC_WAIT_EVENT : wait;
+    atomic_store_explicit(&pipeline->spin, pipeline->wait == ZC_WAIT_POLL, memory_order_relaxed);
 }
 
 void zc_pipeline_time_stages(struct zc_pipeline *pipeline, bool on)
@@ -204,6 +220,8 @@ void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *term
     terms->chunks = pipeline->chunks_per_request;
     terms->staging_slots = staging ? pipeline->chunk_count : 0;
     terms->staging_bytes = staging ? pipeline->chunk_count * pipeline->chunk_bytes : 0;
+    terms->threads = (uint32_t)pipeline->hands;
+    terms->wait = pipeline->wait;
     terms->qps = pipeline->lane_count;
     terms->outstanding_reads = zc_connection_outstanding_reads(pipeline->params.connection);
     terms->max_read_bytes = zc_connection_max_read_bytes(pipeline->params.connection);
@@ -211,258 +229,25 @@ void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *term
 
 int zc_pipeline_fail(struct zc_pipeline *pipeline, enum zc_error_kind kind, int errnum, const char *format, ...)
 {
-    if (pipeline->error.kind != ZC_ERR_NONE)
-        return pipeline->error.errnum;
     char text[ZC_ERROR_MESSAGE_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return zc_error_set(&pipeline->error, kind, errnum, NULL, "%s", text);
+    pthread_mutex_lock(&pipeline->error_lock);
+    if (pipeline->error.kind == ZC_ERR_NONE)
+        zc_error_set(&pipeline->error, kind, errnum, NULL, "%s", text);
+    const int rc = pipeline->error.errnum;
+    pthread_mutex_unlock(&pipeline->error_lock);
+    return rc;
 }
 
-/* --- blocks of an execution ------------------------------------------------------------------------------------ */
-
-void zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
+void zc_pipeline_use(struct zc_pipeline *pipeline, bool cpu, struct zc_pipeline_use *use)
 {
-    request->cut_bytes = 0;
-    request->landing = request->finishing = pipeline->chunks_per_request;
-    zc_ring_push(&pipeline->cutting, (uint32_t)(request - pipeline->requests));
-}
-
-/* The next QP in turn that has a free slot, or NULL. */
-static struct zc_lane *free_lane(struct zc_pipeline *pipeline)
-{
-    for (uint32_t tried = 0; tried < pipeline->lane_count; tried++) {
-        struct zc_lane *const lane = &pipeline->lanes[pipeline->next_lane];
-        pipeline->next_lane = pipeline->next_lane + 1 < pipeline->lane_count ? pipeline->next_lane + 1 : 0;
-        if (zc_slots_free(&lane->slots) > 0)
-            return lane;
-    }
-    return NULL;
-}
-
-static int ring_doorbell(struct zc_pipeline *pipeline, struct zc_lane *lane)
-{
-    size_t accepted = 0;
-    struct ibv_send_wr *const list = lane->first;
-    lane->first = lane->last = NULL;
-    const int rc = zc_post_send(lane->qp, list, &accepted, NULL);
-    if (rc < 0)     /* slots are counted, so this is never a queue that happens to be full */
-        return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "posting a READ was refused: %s", strerror(-rc));
-    return 0;
-}
-
-/* Give the next bytes of the oldest request to `chunk`; its before() may still refuse. */
-static void cut_chunk(struct zc_pipeline *pipeline, struct zc_chunk *chunk, struct zc_request *request)
-{
-    const uint64_t left = pipeline->params.options->size_bytes - request->cut_bytes;
-    chunk->length_bytes = (uint32_t)min_u64(left, pipeline->chunk_bytes);
-    chunk->remote_offset = request->remote_offset + request->cut_bytes;
-    chunk->user = request->user + request->cut_bytes;
-    chunk->request = request;
-}
-
-static void append_read(struct zc_pipeline *pipeline, struct zc_lane *lane, struct zc_chunk *chunk)
-{
-    struct ibv_send_wr *const wr = &pipeline->wrs[chunk->index];
-    wr->wr.rdma.remote_addr = pipeline->remote.address + chunk->remote_offset;
-    wr->next = NULL;
-    if (lane->first)
-        lane->last->next = wr;
-    else
-        lane->first = wr;
-    lane->last = wr;
-    lane->slots.used++;
-    chunk->lane = (uint32_t)(lane - pipeline->lanes);
-    chunk->state = ZC_CHUNK_POSTED;
-    pipeline->posted++;
-}
-
-static int ring_doorbells(struct zc_pipeline *pipeline)
-{
-    for (uint32_t i = 0; i < pipeline->lane_count; i++)
-        if (pipeline->lanes[i].first) {
-            const int rc = ring_doorbell(pipeline, &pipeline->lanes[i]);
-            if (rc < 0)
-                return rc;
-        }
-    zc_lap(pipeline, ZC_STAGE_POST);
-    return 0;
-}
-
-int zc_pipeline_fill(struct zc_pipeline *pipeline)
-{
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    bool any = false;
-    while (pipeline->cutting.count > 0 && pipeline->free_count > 0) {
-        struct zc_lane *const lane = free_lane(pipeline);
-        if (!lane)
-            break;
-        struct zc_chunk *const chunk = &pipeline->chunks[pipeline->free_chunks[pipeline->free_count - 1]];
-        struct zc_request *const request = &pipeline->requests[pipeline->cutting.items[pipeline->cutting.first]];
-        cut_chunk(pipeline, chunk, request);
-        zc_lap(pipeline, ZC_STAGE_POST);
-        const int rc = memory->before(pipeline, chunk);
-        zc_lap(pipeline, ZC_STAGE_BEFORE);
-        if (rc == -EAGAIN)
-            break;
-        if (rc < 0)
-            return rc;
-        chunk->state = ZC_CHUNK_READY;
-        pipeline->free_count--;
-        request->cut_bytes += chunk->length_bytes;
-        if (request->cut_bytes == pipeline->params.options->size_bytes)
-            zc_ring_pop(&pipeline->cutting);
-        append_read(pipeline, lane, chunk);
-        any = true;
-        if (memory->registers) {    /* the next before() takes long: this READ must not wait for it */
-            const int posted = ring_doorbells(pipeline);
-            if (posted < 0)
-                return posted;
-        }
-    }
-    return any ? ring_doorbells(pipeline) : 0;
-}
-
-static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
-{
-    if (wc->status != IBV_WC_SUCCESS)
-        return zc_pipeline_fail_completion(pipeline, wc);
-    if (wc->wr_id >= pipeline->chunk_count || pipeline->chunks[wc->wr_id].state != ZC_CHUNK_POSTED)
-        return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
-    struct zc_chunk *const chunk = &pipeline->chunks[wc->wr_id];
-    chunk->state = ZC_CHUNK_LANDED;
-    zc_slots_give(&pipeline->lanes[chunk->lane].slots, 1);
-    pipeline->posted--;
-    zc_ring_push(&pipeline->landed, chunk->index);
-    if (--chunk->request->landing == 0 && !pipeline->strategy->memory->copies)
-        chunk->request->available_ns = zc_now_ns();
-    return 0;
-}
-
-int zc_pipeline_collect(struct zc_pipeline *pipeline)
-{
-    if (zc_pipeline_cancelled(pipeline))
-        return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
-    if (pipeline->posted == 0)
-        return 0;
-    const int count = zc_completion_poll(pipeline->params.completion, ZC_POLL_BATCH, pipeline->wcs);
-    if (count < 0)
-        return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, count, "polling the completion queue failed: %s", strerror(-count));
-    for (int i = 0; i < count; i++) {
-        const int rc = land(pipeline, &pipeline->wcs[i]);
-        if (rc < 0)
-            return rc;
-    }
-    return count;
-}
-
-struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline)
-{
-    return pipeline->landed.count > 0 ? &pipeline->chunks[zc_ring_pop(&pipeline->landed)] : NULL;
-}
-
-int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk, struct zc_request **done)
-{
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    struct zc_request *const request = chunk->request;
-    zc_lap(pipeline, ZC_STAGE_POST);
-    const int rc = memory->after(pipeline, chunk);
-    zc_lap(pipeline, ZC_STAGE_AFTER);
-    if (rc < 0)
-        return rc;
-    chunk->state = ZC_CHUNK_IDLE;
-    pipeline->free_chunks[pipeline->free_count++] = chunk->index;
-    if (--request->finishing > 0) {
-        *done = NULL;
-        return 0;
-    }
-    /* One reading of the clock serves both, unless something was left to do after the bytes were there. */
-    if (memory->copies)
-        request->available_ns = zc_now_ns();
-    request->reclaimed_ns = memory->registers ? zc_now_ns() : request->available_ns;
-    *done = request;
-    return 0;
-}
-
-/* --- waiting --------------------------------------------------------------------------------------------------- */
-
-enum {
-    SPINS_PER_LOOK = 256,           /* empty polls between two readings of the clock */
-    CHECK_INTERVAL_NS = 5000000,    /* between two looks at the connection */
-    SLEEP_NS = 20000000,            /* --wait event: the longest sleep between two looks */
-};
-
-/* What must happen now and then while nothing comes. */
-struct watch {
-    uint64_t since_ns, next_check_ns;   /* 0: the clock has not been read yet */
-};
-
-static int look_around(struct zc_pipeline *pipeline, struct watch *watch)
-{
-    const struct zc_pipeline_params *const params = &pipeline->params;
-    if (zc_pipeline_cancelled(pipeline))
-        return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
-    const uint64_t now = zc_now_ns();
-    if (watch->since_ns == 0)
-        *watch = (struct watch){.since_ns = now, .next_check_ns = now + CHECK_INTERVAL_NS};
-    if (now < watch->next_check_ns)
-        return 0;
-    watch->next_check_ns = now + CHECK_INTERVAL_NS;
-    struct zc_error lost;
-    const int rc = zc_connection_check(params->connection, &lost);
-    if (rc < 0)
-        return zc_pipeline_fail(pipeline, lost.kind, rc, "%s", lost.message);
-    if (now - watch->since_ns >= params->stuck_ns)
-        return zc_pipeline_fail(pipeline, ZC_ERR_PEER, -ETIMEDOUT, "no completion for %.3g s with %" PRIu32 " READs in flight",
-                                (double)params->stuck_ns / 1e9, pipeline->posted);
-    if (params->idle)
-        params->idle(params->idle_arg, now);
-    return 0;
-}
-
-static int wait_polling(struct zc_pipeline *pipeline)
-{
-    struct watch watch = {0};
-    for (uint32_t spins = 1;; spins++) {
-        const int landed = zc_pipeline_collect(pipeline);
-        if (landed != 0)
-            return landed;
-        if (spins % SPINS_PER_LOOK == 0) {
-            const int rc = look_around(pipeline, &watch);
-            if (rc < 0)
-                return rc;
-        }
-    }
-}
-
-/* Poll, arm, poll again - a completion before arming raises no event - and only then sleep. */
-static int wait_sleeping(struct zc_pipeline *pipeline)
-{
-    struct watch watch = {0};
-    for (;;) {
-        int rc = zc_pipeline_collect(pipeline);
-        if (rc != 0)
-            return rc;
-        rc = zc_completion_rearm(pipeline->params.completion);
-        if (rc < 0)
-            return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "arming the completion queue failed: %s", strerror(-rc));
-        rc = zc_pipeline_collect(pipeline);
-        if (rc != 0)
-            return rc;
-        rc = zc_completion_wait(pipeline->params.completion, pipeline->params.cancel_fd, zc_now_ns() + SLEEP_NS);
-        if (rc < 0)
-            return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "waiting for a completion failed: %s", strerror(-rc));
-        if (rc == 0 && (rc = look_around(pipeline, &watch)) < 0)
-            return rc;
-    }
-}
-
-int zc_pipeline_wait(struct zc_pipeline *pipeline)
-{
-    zc_lap(pipeline, ZC_STAGE_POST);
-    const int rc = pipeline->wait == ZC_WAIT_EVENT ? wait_sleeping(pipeline) : wait_polling(pipeline);
-    zc_lap(pipeline, ZC_STAGE_WAIT);
-    return rc < 0 ? rc : 0;
+    *use = (struct zc_pipeline_use){
+        .registrations = atomic_load_explicit(&pipeline->registrations, memory_order_relaxed),
+        .registering_allocations = atomic_load_explicit(&pipeline->registering_allocations, memory_order_relaxed),
+    };
+    if (pipeline->strategy->execution->use)
+        pipeline->strategy->execution->use(pipeline, cpu, use);
 }

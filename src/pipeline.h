@@ -17,6 +17,7 @@
 #include "result.h"
 
 struct zc_pipeline;
+struct zc_pipeline_use;
 
 /* One read of options.size_bytes into one user buffer. */
 struct zc_request {
@@ -29,36 +30,45 @@ struct zc_request {
     uint64_t reclaimed_ns;      /* and the buffer free of RDMA state */
     /* The pipeline's own. */
     uint64_t cut_bytes;         /* handed out to chunks so far */
-    uint32_t landing;           /* chunks whose READ has not completed */
+    uint64_t finished_ns;       /* when the last after() of its chunks had returned */
+    uint32_t landing;           /* chunks that have not landed */
     uint32_t finishing;         /* chunks that have not gone through after() */
 };
 
-/* A chunk record lives from before() to after(); there are as many as may be alive at once. Its index is the wr_id of its READ. */
+/* A chunk record lives from before() to after(); there are as many as may be alive at once. */
 enum zc_chunk_state {
     ZC_CHUNK_IDLE,              /* free */
-    ZC_CHUNK_READY,             /* before() has given it local memory */
-    ZC_CHUNK_POSTED,            /* its READ is in flight */
-    ZC_CHUNK_LANDED,            /* completed; after() has not run */
+    ZC_CHUNK_PREPARING,         /* before() is giving it local memory */
+    ZC_CHUNK_READY,             /* before() has; none of its READs is posted */
+    ZC_CHUNK_POSTED,            /* READs of it are in flight, or some of them still wait for a slot */
+    ZC_CHUNK_LANDED,            /* all completed */
+    ZC_CHUNK_FINISHING,         /* after() is at work */
 };
 
 struct zc_chunk {
-    enum zc_chunk_state state;
+    enum zc_chunk_state state;  /* written by the pipeline's owner only */
     uint32_t index;             /* of this record: also the staging slot that goes with it */
-    uint32_t length_bytes;
-    uint32_t lane;              /* the QP that its READ went to */
+    uint32_t reads, reads_posted, reads_landed; /* one READ, more where one cannot carry it */
+    uint64_t length_bytes;
     uint64_t remote_offset;     /* in the peer's region */
     uint8_t *user;              /* its place in the user's buffer */
     struct zc_request *request;
-    struct ibv_sge sge;         /* where the READ lands; set by before() */
+    /* Set by before(). */
+    uint8_t *local;             /* where its bytes land */
+    uint32_t lkey;
     void *memory;               /* before()'s own: an MR, for instance */
+    /* Set by whoever carried out before() or after(). */
+    int status;                 /* what it returned */
+    uint64_t finished_ns;       /* when it had returned (CLOCK_MONOTONIC); read only where the pipeline needs it */
+    uint64_t took_ns;           /* while stages are timed */
 };
 
-/* Axis 1: local memory. before() may answer -EAGAIN: nothing is free now. Any other negative errno ends the run; the function has
- * said why with zc_pipeline_fail(). */
+/* Axis 1: local memory. before() and after() may be called from any thread, for different chunks at the same time. A negative errno
+ * ends the run; the function has said why with zc_pipeline_fail(). */
 struct zc_memory_ops {
-    const char *name;                   /* "staging", "register", "preregistered" */
+    enum zc_memory_kind kind;
     bool copies, registers;             /* which phases it has: what before() and after() spend their time on */
-    uint32_t (*slots)(const struct zc_pipeline *pipeline);  /* chunks wanted alive at once; NULL: as many as may be in flight */
+    uint64_t (*slots)(const struct zc_pipeline *pipeline);  /* chunks wanted alive at once; NULL: as many as may be in flight */
     int (*setup)(struct zc_pipeline *pipeline, struct zc_error *err);
     void (*teardown)(struct zc_pipeline *pipeline);     /* after a failed setup too; releases what chunks still hold */
     int (*before)(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
@@ -67,24 +77,24 @@ struct zc_memory_ops {
 
 /* Axis 2: who drives the stages. Each is written once, from the blocks in pipeline_private.h. */
 struct zc_execution_ops {
-    const char *name;                   /* "blocking", "non_blocking", "async" */
+    enum zc_execution_kind kind;
     bool one_request;                   /* takes one request at a time, whatever operations_max says */
     int (*setup)(struct zc_pipeline *pipeline, struct zc_error *err);   /* NULL: nothing to do */
-    void (*teardown)(struct zc_pipeline *pipeline);                     /* NULL: nothing to do; after a failed setup too */
+    void (*teardown)(struct zc_pipeline *pipeline);     /* joins its threads; NULL: nothing to do; after a failed setup too */
     int (*submit)(struct zc_pipeline *pipeline, struct zc_request *request);
     /* Work or wait until at least one request is reclaimed. How many were written to `done`, or a negative errno. */
     int (*reap)(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max);
+    /* Executions with threads of their own; else NULL. */
+    bool (*news)(const struct zc_pipeline *pipeline);   /* has one of them handed something back? */
+    void (*use)(struct zc_pipeline *pipeline, bool cpu, struct zc_pipeline_use *use);   /* add their part */
 };
 
-/* Axis 3: which option is the chunk, or the whole request. */
-enum zc_chunking { ZC_CHUNK_WHOLE, ZC_CHUNK_MR_SIZE, ZC_CHUNK_CHUNK_SIZE };
-
+/* Axis 3, which option is the chunk or the whole request, is in the row of proto/strategies.c. */
 struct zc_strategy {
     enum zc_strategy_id id;
+    const struct zc_strategy_info *info;
     const struct zc_memory_ops *memory;
     const struct zc_execution_ops *execution;
-    enum zc_chunking chunking;
-    const char *shows;                  /* one line: what this strategy shows */
 };
 extern const struct zc_strategy zc_strategies[ZC_STRATEGY_COUNT];
 
@@ -103,6 +113,7 @@ struct zc_pipeline_params {
     int numa_node;                          /* for the pipeline's own memory; -1: anywhere */
     int cancel_fd;                          /* readable when *cancel is set; -1: none */
     const atomic_bool *cancel;              /* NULL: cannot be cancelled */
+    uint64_t (*thread_allocations)(void);   /* allocator calls of the calling thread so far; NULL: not counted */
     uint64_t stuck_ns;                      /* no completion for so long is an error; 0: 10 s */
     void (*idle)(void *arg, uint64_t now_ns);   /* called every few milliseconds while waiting; NULL: not */
     void *idle_arg;
@@ -121,7 +132,7 @@ int zc_pipeline_submit(struct zc_pipeline *pipeline, struct zc_request *request)
  * negative errno: -ECANCELED, -ETIMEDOUT, -ENOTCONN, -EIO, ... */
 int zc_pipeline_reap(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max);
 /* Why submit or reap failed. */
-const struct zc_error *zc_pipeline_error(const struct zc_pipeline *pipeline);
+const struct zc_error *zc_pipeline_error(struct zc_pipeline *pipeline);
 
 /* Between requests only. */
 void zc_pipeline_set_wait(struct zc_pipeline *pipeline, enum zc_wait wait);
@@ -130,6 +141,17 @@ void zc_pipeline_time_stages(struct zc_pipeline *pipeline, bool on);
 /* The caller has just spent so long on something that is none of the stages. */
 void zc_pipeline_skip_ns(struct zc_pipeline *pipeline, uint64_t duration_ns);
 uint64_t zc_pipeline_stage_ns(const struct zc_pipeline *pipeline, enum zc_stage stage);
+
+/* What the pipeline has caused since it was created, all of its threads together, but for the caller's own CPU time and allocator
+ * calls. Between requests the figures stand still. */
+struct zc_pipeline_use {
+    uint64_t registrations;             /* ibv_reg_mr(3) calls for requests */
+    uint64_t allocations;               /* allocator calls of its threads; 0 unless they are counted (params.thread_allocations) */
+    uint64_t registering_allocations;   /* those within ibv_reg_mr(3) and ibv_dereg_mr(3), whatever thread called */
+    uint64_t cpu_user_ns, cpu_system_ns;/* of its threads */
+};
+/* cpu: measure CPU time too, which asks every thread and waits for the answer. */
+void zc_pipeline_use(struct zc_pipeline *pipeline, bool cpu, struct zc_pipeline_use *use);
 
 /* What it came to: chunk_bytes, chunks, staging_*, qps, outstanding_reads, max_read_bytes of *terms. */
 void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *terms);

@@ -1,13 +1,25 @@
 /* The inside of the pipeline, for pipeline.c, execution/ and strategy/ only: its arrays, and the blocks from which every execution
- * is built - cut, fill, collect, wait, finish. One owner thread, except where an execution says otherwise. */
+ * is built - cut, prepare, post, collect, wait, finish. All of them are for the pipeline's one owner, the thread that submits and
+ * reaps; what other threads may call says so. */
 #ifndef ZC_PIPELINE_PRIVATE_H
 #define ZC_PIPELINE_PRIVATE_H
 
+#include <pthread.h>
+
 #include "clock.h"
 #include "completion.h"
+#include "execution/alarm.h"
 #include "pipeline.h"
 
-enum { ZC_POLL_BATCH = 32 };
+enum {
+    ZC_POLL_BATCH = 32,
+    ZC_SLEEP_MS = 20,           /* the longest sleep between two looks around */
+};
+
+/* The wr_id of a READ: whose it is, and the how-manieth of that chunk. Never ZC_CONTROL_WR_ID, whose chunk there is none of. */
+static inline uint64_t zc_wr_id(uint32_t chunk, uint32_t number) { return (uint64_t)number << 32 | chunk; }
+static inline uint32_t zc_wr_chunk(uint64_t wr_id) { return (uint32_t)wr_id; }
+static inline uint32_t zc_wr_number(uint64_t wr_id) { return (uint32_t)(wr_id >> 32); }
 
 /* Indices in arrival order; never holds more than `capacity`, so a push cannot fail. */
 struct zc_ring {
@@ -34,7 +46,15 @@ struct zc_lane {
     struct ibv_send_wr *first, *last;
 };
 
-/* Consecutive clock readings, each charged to one stage: together they are the whole time. */
+/* A READ, prebuilt: what changes is filled in when it is posted. */
+struct zc_read {
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    uint32_t lane;              /* the QP that it went to */
+};
+
+/* Consecutive clock readings of the owner, each charged to one stage: together they are its whole time. `on` changes between
+ * requests only, so other threads may read it while they hold a chunk. */
 struct zc_laps {
     bool on;
     uint64_t last_ns, stage_ns[ZC_STAGE_COUNT];
@@ -44,28 +64,44 @@ struct zc_pipeline {
     const struct zc_strategy *strategy;
     struct zc_pipeline_params params;
     struct zc_remote remote;
-    enum zc_wait wait;
+    enum zc_wait wait;                  /* in force */
+    bool always_sleeps;                 /* whatever --wait says: an event loop, or fewer cores than busy threads */
     uint64_t chunk_bytes;               /* of all but the last chunk of a request */
+    uint64_t max_read_bytes;            /* of one READ */
     uint32_t chunks_per_request;
+    uint32_t reads_per_chunk;           /* at most; more than one for whole requests only */
+    uint64_t hands;                     /* threads of the execution */
 
     struct zc_request *requests;        /* depth */
     struct zc_ring cutting;             /* requests that have bytes not yet handed out to chunks */
+    struct zc_ring done;                /* requests that are reclaimed and not reaped */
 
     uint32_t chunk_count;               /* records */
     struct zc_chunk *chunks;
-    struct ibv_send_wr *wrs;            /* one a chunk record, prebuilt */
+    struct zc_read *reads;              /* reads_per_chunk a record */
     uint32_t *free_chunks, free_count;  /* last in, first out: the memory used last is the one still in the cache */
+    struct zc_ring ready;               /* chunks that wait for a slot, the first one perhaps with READs in flight already */
     struct zc_ring landed;              /* chunks that wait for after() */
     uint32_t posted;                    /* READs in flight */
 
     struct zc_lane *lanes;              /* one a QP */
     uint32_t lane_count, next_lane;
+    uint64_t slot_count;                /* of all lanes */
     struct ibv_wc wcs[ZC_POLL_BATCH];
 
     struct zc_laps laps;
+    struct zc_alarm *alarm;             /* of the execution's threads; NULL: it has none */
+    atomic_bool spin;                   /* may its threads poll for a moment before they sleep? */
+    atomic_uint_least64_t registrations, registered, registering_allocations;   /* any thread; registered: held now */
+    pthread_mutex_t error_lock;         /* taken when something fails, and by zc_pipeline_error() */
     struct zc_error error;
     void *memory, *execution;           /* their own state */
 };
+
+static inline struct zc_read *zc_pipeline_read(struct zc_pipeline *pipeline, uint32_t chunk, uint32_t number)
+{
+    return &pipeline->reads[(size_t)chunk * pipeline->reads_per_chunk + number];
+}
 
 static inline void zc_lap(struct zc_pipeline *pipeline, enum zc_stage stage)
 {
@@ -77,6 +113,15 @@ static inline void zc_lap(struct zc_pipeline *pipeline, enum zc_stage stage)
     laps->last_ns = now;
 }
 
+/* After waiting. Without a READ in flight the time belongs to the threads that were waited for, who measure it themselves. */
+static inline void zc_lap_wait(struct zc_pipeline *pipeline, bool flying)
+{
+    if (flying)
+        zc_lap(pipeline, ZC_STAGE_WAIT);
+    else if (pipeline->laps.on)
+        pipeline->laps.last_ns = zc_now_ns();
+}
+
 static inline bool zc_pipeline_cancelled(const struct zc_pipeline *pipeline)
 {
     return pipeline->params.cancel && atomic_load_explicit(pipeline->params.cancel, memory_order_relaxed);
@@ -84,18 +129,39 @@ static inline bool zc_pipeline_cancelled(const struct zc_pipeline *pipeline)
 
 /* Queue a request for cutting. */
 void zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request);
-/* Cut, before() and post as many chunks as records, slots and the negotiated depth allow: one linked list and one doorbell a QP. */
-int zc_pipeline_fill(struct zc_pipeline *pipeline);
-/* Poll once: how many chunks landed. Never blocks; -ECANCELED if the run was cancelled. */
+/* The next chunk of the oldest request, PREPARING: whoever gets it carries out before(). NULL: no bytes or no record left. */
+struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline);
+/* before() by the owner itself; the chunk is READY. */
+int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+/* before() has been carried out; the chunk is READY and waits for a slot. */
+void zc_pipeline_prepared(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+/* Take slots for the READs of READY chunks, in their order, as long as there are any; they go out with the next doorbell. */
+void zc_pipeline_append(struct zc_pipeline *pipeline);
+/* The same, and ring: one linked list and one doorbell a QP. */
+int zc_pipeline_post(struct zc_pipeline *pipeline);
+/* Poll once: how many READs completed. Never blocks; -ECANCELED if the run was cancelled. */
 int zc_pipeline_collect(struct zc_pipeline *pipeline);
-/* Poll or sleep, as the run's wait says, until at least one chunk has landed: 0. */
+/* Poll or sleep, as the run's wait says, until a READ has completed or a thread has handed something back: 0. */
 int zc_pipeline_wait(struct zc_pipeline *pipeline);
-/* The oldest landed chunk, or NULL. */
+/* The oldest landed chunk, or NULL. Whoever gets it carries out after(). */
 struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline);
-/* after() and give the record back. *done is the request if this was its last chunk, else NULL. */
-int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk, struct zc_request **done);
+/* after() by the owner itself, and retire. */
+int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+/* after() has been carried out, at chunk->finished_ns: the record is free, and with its last chunk the request is done. */
+void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+/* Reap what is done: how many. */
+int zc_pipeline_take_done(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max);
 
-/* Record why the run ends and return the errno: `return zc_pipeline_fail(...)`. The first reason stays. */
+/* For executions that sleep in a way of their own. Make sure that whatever comes from now on wakes the sleeper. Not 0: it has come
+ * already, or a negative errno. */
+int zc_pipeline_arm(struct zc_pipeline *pipeline);
+/* What must happen now and then while nothing comes: cancelled? peer lost? stuck? Call it after each empty sleep; starts with {0}. */
+struct zc_watch {
+    uint64_t since_ns, next_check_ns;   /* 0: the clock has not been read yet */
+};
+int zc_pipeline_look_around(struct zc_pipeline *pipeline, struct zc_watch *watch);
+
+/* Record why the run ends and return the errno: `return zc_pipeline_fail(...)`. The first reason stays. Any thread. */
 int zc_pipeline_fail(struct zc_pipeline *pipeline, enum zc_error_kind kind, int errnum, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same for a work completion with an error: the peer's disappearance if the connection knows of one, else the READ and its
@@ -103,7 +169,7 @@ int zc_pipeline_fail(struct zc_pipeline *pipeline, enum zc_error_kind kind, int 
 int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_wc *wc);
 
 /* The rows' parts. */
-extern const struct zc_memory_ops zc_memory_staging;
+extern const struct zc_memory_ops zc_memory_staging, zc_memory_register, zc_memory_preregistered;
 extern const struct zc_execution_ops zc_execution_blocking;
 
 #endif

@@ -1,34 +1,51 @@
 /* Execution: the caller's thread does every stage of one request, whose chunks overlap. */
 #include "pipeline_private.h"
 
+/* Prepare and post as many chunks as records and slots allow, and one beyond the slots: a registration ahead is done when its slot
+ * gets free. READs go out in one doorbell a QP - but not later than the next before(), if that takes long. */
+static int fill(struct zc_pipeline *pipeline)
+{
+    const bool slow = pipeline->strategy->memory->registers;
+    struct zc_chunk *chunk;
+    zc_pipeline_append(pipeline);
+    while (pipeline->ready.count == 0 && (chunk = zc_pipeline_next_cut(pipeline))) {
+        int rc = slow ? zc_pipeline_post(pipeline) : 0;
+        if (rc == 0)
+            rc = zc_pipeline_prepare(pipeline, chunk);
+        if (rc < 0)
+            return rc;
+        zc_pipeline_append(pipeline);
+    }
+    return zc_pipeline_post(pipeline);
+}
+
 static int blocking_submit(struct zc_pipeline *pipeline, struct zc_request *request)
 {
     zc_pipeline_cut(pipeline, request);
-    return zc_pipeline_fill(pipeline);
+    return fill(pipeline);
 }
 
 /* Before each after() - a copy, a deregistration - the wire gets new work: completions are collected, because they free slots,
  * and READs are posted into what is free. So the READ of the next chunk is in flight while this one is copied. */
 static int blocking_reap(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max)
 {
-    (void)max;
     for (;;) {
         int rc = zc_pipeline_collect(pipeline);
         if (rc >= 0)
-            rc = zc_pipeline_fill(pipeline);
+            rc = fill(pipeline);
         if (rc < 0)
             return rc;
         struct zc_chunk *const chunk = zc_pipeline_next_landed(pipeline);
-        rc = chunk ? zc_pipeline_finish(pipeline, chunk, done) : zc_pipeline_wait(pipeline);
+        rc = chunk ? zc_pipeline_finish(pipeline, chunk) : zc_pipeline_wait(pipeline);
         if (rc < 0)
             return rc;
-        if (chunk && *done)
-            return 1;
+        if (pipeline->done.count > 0)
+            return zc_pipeline_take_done(pipeline, done, max);
     }
 }
 
 const struct zc_execution_ops zc_execution_blocking = {
-    .name = "blocking",
+    .kind = ZC_EXECUTION_BLOCKING,
     .one_request = true,
     .submit = blocking_submit,
     .reap = blocking_reap,

@@ -18,16 +18,17 @@ struct staging {
     uint64_t stride_bytes;      /* of a slot: no two share a cache line */
 };
 
-static uint32_t staging_slots(const struct zc_pipeline *pipeline)
+static uint64_t staging_slots(const struct zc_pipeline *pipeline)
 {
-    uint64_t in_flight = 0;
-    for (uint32_t i = 0; i < pipeline->lane_count; i++)
-        in_flight += pipeline->lanes[i].slots.capacity;
+    if (pipeline->params.options->mr_count > 0)
+        return pipeline->params.options->mr_count;
+    /* One beyond what may be in flight is the one being copied; a copying thread has one in hand and one waiting. */
+    const uint64_t most = pipeline->slot_count + 1 + 2 * pipeline->hands;
     uint64_t slots = USEFUL_BYTES / pipeline->chunk_bytes;
     if (slots < MIN_SLOTS)
         slots = MIN_SLOTS;
-    /* One beyond what may be in flight is the one being copied. */
-    return (uint32_t)(slots < in_flight + 1 ? slots : in_flight + 1);
+    slots += 2 * pipeline->hands;
+    return slots < most ? slots : most;
 }
 
 static int staging_setup(struct zc_pipeline *pipeline, struct zc_error *err)
@@ -65,22 +66,20 @@ static uint8_t *slot_of(const struct staging *staging, const struct zc_chunk *ch
 static int staging_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
     const struct staging *const staging = pipeline->memory;
-    chunk->sge = (struct ibv_sge){
-        .addr = (uintptr_t)slot_of(staging, chunk),
-        .length = chunk->length_bytes,
-        .lkey = staging->mr->lkey,
-    };
+    chunk->local = slot_of(staging, chunk);
+    chunk->lkey = staging->mr->lkey;
     return 0;
 }
 
 static int staging_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
-    memcpy(chunk->user, slot_of(pipeline->memory, chunk), chunk->length_bytes);
+    (void)pipeline;
+    memcpy(chunk->user, chunk->local, chunk->length_bytes);
     return 0;
 }
 
 const struct zc_memory_ops zc_memory_staging = {
-    .name = "staging",
+    .kind = ZC_MEMORY_STAGING,
     .copies = true,
     .slots = staging_slots,
     .setup = staging_setup,

@@ -1,12 +1,13 @@
-/* The strategies, in the order of enum zc_strategy_id. A new one is a row; its name is in proto/options.c. */
+/* The strategies, in the order of enum zc_strategy_id. A new one is a row here and one in proto/strategies.c, which names it and says
+ * what it is made of; this one has the functions of those parts. */
 #include "pipeline_private.h"
 
+#define ROW(ID, MEMORY, EXECUTION) \
+    [ID] = {.id = ID, .info = &zc_strategy_infos[ID], .memory = &zc_memory_##MEMORY, .execution = &zc_execution_##EXECUTION}
+
 const struct zc_strategy zc_strategies[ZC_STRATEGY_COUNT] = {
-    [ZC_COPY_BLOCKING] = {
-        .id = ZC_COPY_BLOCKING,
-        .memory = &zc_memory_staging,
-        .execution = &zc_execution_blocking,
-        .chunking = ZC_CHUNK_MR_SIZE,
-        .shows = "what a copy costs when one thread reads into staging memory and copies while other chunks fly",
-    },
+    ROW(ZC_COPY_BLOCKING, staging, blocking),
+    ROW(ZC_NAIVE_BLOCKING, register, blocking),
+    ROW(ZC_PIPELINE_BLOCKING, register, blocking),
+    ROW(ZC_IDEAL_BLOCKING, preregistered, blocking),
 };

@@ -55,6 +55,9 @@ static void test_defaults(void **state)
     assert_int_equal(options.memory_max_bytes, 1 << 30);
     assert_int_equal(options.operations_max, 64);
     assert_int_equal(options.mr_size_bytes, 256 << 10);
+    assert_int_equal(options.mr_count, 0);
+    assert_int_equal(options.chunk_size_bytes, 2 << 20);
+    assert_int_equal(options.qps, 1);
     assert_int_equal(options.footprint_bytes, 256 << 20);
     assert_int_equal(options.validate, ZC_VALIDATE_FIRST);
     assert_int_equal(options.wait, ZC_WAIT_POLL);
@@ -137,7 +140,8 @@ static void test_errors_name_field_value_and_limit(void **state)
         { "operations_max", "64K", "operations_max: \"64K\" is not a whole number" },
         { "operations_max", "65537", "operations_max: 65537 is above the maximum of 65536" },
         { "strategy", "copy_blokcing", "strategy: \"copy_blokcing\" is not a strategy (did you mean copy_blocking?)" },
-        { "strategy", "magic", "strategy: \"magic\" is not one of copy_blocking" },
+        { "strategy", "magic", "strategy: \"magic\" is not one of copy_blocking, naive_blocking, pipeline_blocking, "
+          "ideal_blocking" },
         { "validate", "some", "validate: \"some\" is not one of none, first, all" },
         { "wait", "pol", "wait: \"pol\" is not a choice (did you mean poll?)" },
         { "skip_latency", "yes", "skip_latency: \"yes\" is not true or false" },
@@ -237,6 +241,94 @@ static void test_check(void **state)
     assert_non_null(strstr(err.message, "skip_throughput"));
 }
 
+static int check(int strategy, const char *given_option, const char *value, struct zc_run_options *options, struct zc_error *err)
+{
+    *err = (struct zc_error){ 0 };
+    zc_run_options_init(options);
+    options->strategy = strategy;
+    strcpy(options->peer, "self");
+    if (given_option == NULL)
+        return zc_run_options_check(options, 0, err);
+    assert_int_equal(zc_option_parse(option(given_option), value, options, err), 0);
+    return zc_run_options_check(options, bit(given_option), err);
+}
+
+/* Every option of some strategies only is refused, by name, by every other strategy. */
+static void test_options_that_are_not_taken(void **state)
+{
+    size_t count;
+    const struct zc_option *table = zc_options(&count);
+    struct zc_run_options options;
+    struct zc_error err;
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
+            if (table[i].strategies == ZC_ALL_STRATEGIES)
+                continue;
+            int rc = check(strategy, table[i].name, table[i].default_text, &options, &err);
+            if (zc_option_taken(&table[i], strategy)) {
+                assert_true(rc == 0 || strcmp(err.field, table[i].name) != 0);
+                continue;
+            }
+            assert_true(rc < 0);
+            assert_string_equal(err.field, table[i].name);
+            assert_non_null(strstr(err.message, zc_strategy_names[strategy]));
+        }
+}
+
+static void test_defaults_by_strategy(void **state)
+{
+    struct zc_run_options options;
+    struct zc_error err;
+
+    (void)state;
+    assert_int_equal(check(ZC_PIPELINE_BLOCKING, NULL, NULL, &options, &err), 0);
+    assert_int_equal(options.chunk_size_bytes, 2 << 20);
+    assert_int_equal(check(ZC_IDEAL_BLOCKING, "skip_validation", NULL, &options, &err), 0);
+    assert_int_equal(options.chunk_size_bytes, 512 << 10);
+    options.chunk_size_bytes = 4096;
+    assert_int_equal(zc_run_options_check(&options, bit("chunk_size") | bit("skip_validation"), &err), 0);
+    assert_int_equal(options.chunk_size_bytes, 4096);
+}
+
+static void test_ideal_wants_a_word_about_validation(void **state)
+{
+    struct zc_run_options options;
+    struct zc_error err;
+
+    (void)state;
+    assert_true(check(ZC_IDEAL_BLOCKING, NULL, NULL, &options, &err) < 0);
+    assert_string_equal(err.field, "skip_validation");
+    assert_non_null(strstr(err.message, "skip_validation"));
+    assert_non_null(strstr(err.message, "validate first or all"));
+    assert_int_equal(check(ZC_IDEAL_BLOCKING, "skip_validation", NULL, &options, &err), 0);
+    assert_int_equal(check(ZC_IDEAL_BLOCKING, "validate", "first", &options, &err), 0);
+    assert_int_equal(options.validate, ZC_VALIDATE_FIRST);
+    assert_int_equal(check(ZC_IDEAL_BLOCKING, "validate", "all", &options, &err), 0);
+}
+
+static void test_strategies(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ZC_STRATEGY_COUNT; i++) {
+        const struct zc_strategy_info *const info = &zc_strategy_infos[i];
+        assert_string_equal(info->name, zc_strategy_names[i]);
+        assert_int_equal(zc_strategy_find(info->name), i);
+        if (info->alias != NULL)
+            assert_int_equal(zc_strategy_find(info->alias), i);
+        assert_true(strlen(info->shows) > 20 && info->shows[strlen(info->shows) - 1] != '.');
+        assert_non_null(zc_memory_names[info->memory]);
+        assert_non_null(zc_execution_names[info->execution]);
+        assert_non_null(zc_chunking_names[info->chunking]);
+        assert_true(zc_option_taken(option("mr_size"), i) == (info->chunking == ZC_CHUNK_MR_SIZE));
+        assert_true(zc_option_taken(option("chunk_size"), i) == (info->chunking == ZC_CHUNK_CHUNK_SIZE));
+    }
+    assert_null(zc_strategy_names[ZC_STRATEGY_COUNT]);
+    assert_int_equal(zc_strategy_find("blocking-ideal"), ZC_IDEAL_BLOCKING);
+    assert_int_equal(zc_strategy_find("ideal"), -1);
+}
+
 static void test_peer_split(void **state)
 {
     static const struct { const char *peer, *host; int port; } good[] = {
@@ -282,6 +374,10 @@ int main(void)
         cmocka_unit_test(test_long_values),
         cmocka_unit_test(test_typed_values),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_options_that_are_not_taken),
+        cmocka_unit_test(test_defaults_by_strategy),
+        cmocka_unit_test(test_ideal_wants_a_word_about_validation),
+        cmocka_unit_test(test_strategies),
         cmocka_unit_test(test_peer_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,21 +5,25 @@
 #define FAKE_RDMA_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "completion.h"
 #include "connection.h"
 #include "memory.h"
 #include "pattern.h"
 
-enum { FAKE_QPS = 4, FAKE_QUEUE = 1024, FAKE_REGION = 8 << 20, FAKE_LKEY = 0x1d, FAKE_RKEY = 0x2d };
+enum { FAKE_QPS = 4, FAKE_QUEUE = 1024, FAKE_MRS = 4096, FAKE_REGION = 8 << 20, FAKE_LKEY = 0x1d, FAKE_RKEY = 0x2d };
 static const uint64_t FAKE_ADDRESS = UINT64_C(0x7000000000), FAKE_SEED = 99;
 
 struct fake_read {
@@ -35,6 +39,8 @@ static struct fake {
     uint32_t most_per_poll;         /* completions that one poll gives at most */
     uint64_t fail_at, swap_at, lose_at, unknown_at; /* the n-th READ, from 1; 0: none */
     enum ibv_wc_status fail_status;
+    uint64_t fail_register_at, fail_deregister_at;  /* the n-th call, from 1; 0: none */
+    void (*registering)(void);      /* called in each ibv_reg_mr; NULL: nothing */
     bool peer_gone;
     uint64_t gone_after_checks;
     int post_error;
@@ -43,6 +49,9 @@ static struct fake {
     uint32_t in_flight[FAKE_QPS], max_in_flight[FAKE_QPS], max_list;
     uint64_t lengths[FAKE_QUEUE], offsets[FAKE_QUEUE];  /* of the first READs */
     uint64_t mrs, buffers;          /* alive */
+    uint64_t registers, deregisters, max_mrs;
+    uint64_t flying_at_register[FAKE_QUEUE];    /* READs in flight when the n-th registration was made */
+    atomic_uint flying;
     /* Its own. */
     struct fake_read queue[FAKE_QUEUE];
     uint64_t ready_at[FAKE_QUEUE];  /* in polls */
@@ -50,10 +59,31 @@ static struct fake {
     struct ibv_context context;
     struct ibv_qp qp[FAKE_QPS];
     struct ibv_cq cq;
-    struct ibv_mr mr;
+    struct ibv_mr *mr[FAKE_MRS];
+    int event_fd;
     struct zc_remote remote;
 } fake;
+static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;    /* registrations come from any thread */
 static uint8_t fake_region[FAKE_REGION];
+
+/* Only registered memory may be named by a READ, from its posting to its completion. */
+static inline bool fake_is_registered(uint64_t address, uint64_t length)
+{
+    bool found = false;
+    pthread_mutex_lock(&fake_lock);
+    for (size_t i = 0; i < FAKE_MRS && !found; i++)
+        found = fake.mr[i] && (uintptr_t)fake.mr[i]->addr <= address && address + length <= (uintptr_t)fake.mr[i]->addr + fake.mr[i]->length;
+    pthread_mutex_unlock(&fake_lock);
+    return found;
+}
+
+static inline uint32_t fake_total_in_flight(void)
+{
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < FAKE_QPS; i++)
+        total += fake.in_flight[i];
+    return total;
+}
 
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
@@ -71,12 +101,14 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
         fake.queue[at] = (struct fake_read){wr->wr_id, wr->wr.rdma.remote_addr - FAKE_ADDRESS, wr->sg_list->addr,
                                             wr->sg_list->length, index};
         fake.ready_at[at] = fake.polls + fake.delay;
+        assert_true(fake_is_registered(wr->sg_list->addr, wr->sg_list->length));
         assert_true(fake.queue[at].remote_offset + fake.queue[at].length <= FAKE_REGION);
         if (fake.posted < FAKE_QUEUE) {
             fake.lengths[fake.posted] = wr->sg_list->length;
             fake.offsets[fake.posted] = fake.queue[at].remote_offset;
         }
         fake.posted++;
+        atomic_fetch_add(&fake.flying, 1);
         if (++fake.in_flight[index] > fake.max_in_flight[index])
             fake.max_in_flight[index] = fake.in_flight[index];
     }
@@ -109,6 +141,8 @@ static int fake_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wcs)
         wcs[count].wr_id = fake.completed == fake.unknown_at ? 12345 : read->wr_id;
         wcs[count].status = fake.completed == fake.fail_at ? fake.fail_status : IBV_WC_SUCCESS;
         fake.in_flight[read->qp]--;
+        atomic_fetch_sub(&fake.flying, 1);
+        assert_true(fake_is_registered(read->local, read->length));
         if (wcs[count].status == IBV_WC_SUCCESS)
             fake_carry_out(read, fake.completed);
         count++;
@@ -116,17 +150,12 @@ static int fake_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wcs)
     return count;
 }
 
-static inline uint32_t fake_total_in_flight(void)
-{
-    uint32_t total = 0;
-    for (uint32_t i = 0; i < FAKE_QPS; i++)
-        total += fake.in_flight[i];
-    return total;
-}
-
 static void fake_reset(void)
 {
+    if (fake.event_fd > 0)
+        close(fake.event_fd);
     memset(&fake, 0, sizeof fake);
+    fake.event_fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);     /* always readable: time goes on with each look */
     fake.qps = 1;
     fake.outstanding = 16;
     fake.max_read_bytes = INT32_MAX;
@@ -137,7 +166,6 @@ static void fake_reset(void)
     fake.cq.context = &fake.context;
     for (uint32_t i = 0; i < FAKE_QPS; i++)
         fake.qp[i].context = &fake.context;
-    fake.mr.lkey = FAKE_LKEY;
     fake.remote = (struct zc_remote){.address = FAKE_ADDRESS, .size_bytes = FAKE_REGION, .pattern_seed = FAKE_SEED, .rkey = FAKE_RKEY};
     zc_pattern_fill(fake_region, FAKE_REGION, 0, FAKE_SEED);
 }
@@ -153,7 +181,7 @@ int zc_completion_create(const struct zc_device *device, int cqe, struct zc_comp
 }
 void zc_completion_destroy(struct zc_completion *completion) { (void)completion; }
 struct ibv_cq *zc_completion_cq(const struct zc_completion *completion) { (void)completion; return &fake.cq; }
-int zc_completion_fd(const struct zc_completion *completion) { (void)completion; return -1; }
+int zc_completion_fd(const struct zc_completion *completion) { (void)completion; return fake.event_fd; }
 int zc_completion_poll(struct zc_completion *completion, int max, struct ibv_wc *wcs)
 {
     (void)completion;
@@ -223,16 +251,44 @@ uint64_t zc_buffer_huge_bytes(const struct zc_buffer *buffer) { (void)buffer; re
 int zc_mr_register(const struct zc_device *device, void *address, size_t length_bytes, int access, const char *what,
                    struct ibv_mr **mr, struct zc_error *err)
 {
-    (void)device, (void)address, (void)length_bytes, (void)what, (void)err;
+    (void)device, (void)what;
     assert_int_equal(access, IBV_ACCESS_LOCAL_WRITE);
-    fake.mrs++;
-    *mr = &fake.mr;
+    if (fake.registering)
+        fake.registering();
+    pthread_mutex_lock(&fake_lock);
+    const uint64_t number = ++fake.registers;
+    if (number <= FAKE_QUEUE)
+        fake.flying_at_register[number - 1] = atomic_load(&fake.flying);
+    size_t at = 0;
+    while (fake.mr[at])
+        at++;
+    if (number != fake.fail_register_at) {
+        *mr = fake.mr[at] = calloc(1, sizeof **mr);
+        **mr = (struct ibv_mr){.addr = address, .length = length_bytes, .lkey = FAKE_LKEY};
+        fake.mrs++;
+        fake.max_mrs = fake.mrs > fake.max_mrs ? fake.mrs : fake.max_mrs;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    if (number == fake.fail_register_at)
+        return zc_error_set(err, ZC_ERR_MEMLOCK, -ENOMEM, NULL, "cannot register");
     return 0;
 }
-void zc_mr_deregister(struct ibv_mr *mr)
+int zc_mr_deregister(struct ibv_mr *mr)
 {
-    if (mr)
+    if (!mr)
+        return 0;
+    pthread_mutex_lock(&fake_lock);
+    const bool fails = ++fake.deregisters == fake.fail_deregister_at;
+    size_t at = 0;
+    while (fake.mr[at] != mr)
+        at++;
+    if (!fails) {
+        fake.mr[at] = NULL;
         fake.mrs--;
+        free(mr);
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return fails ? -EBUSY : 0;
 }
 
 #endif

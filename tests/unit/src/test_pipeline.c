@@ -361,10 +361,14 @@ static void test_rows_and_names_agree(void **state)
         const struct zc_strategy *const row = &zc_strategies[i];
         assert_int_equal(row->id, i);
         assert_non_null(zc_strategy_names[i]);
-        assert_non_null(strstr(zc_strategy_names[i], row->execution->name));
+        assert_ptr_equal(row->info, &zc_strategy_infos[i]);
+        assert_string_equal(row->info->name, zc_strategy_names[i]);
+        assert_int_equal(row->memory->kind, row->info->memory);
+        assert_int_equal(row->execution->kind, row->info->execution);
+        assert_non_null(strstr(zc_strategy_names[i], zc_execution_names[row->execution->kind]));
         assert_true(row->memory->setup && row->memory->teardown && row->memory->before && row->memory->after);
         assert_true(row->execution->submit && row->execution->reap);
-        assert_true(row->shows && row->shows[0]);
+        assert_true(row->info->shows && row->info->shows[0]);
     }
     assert_null(zc_strategy_names[ZC_STRATEGY_COUNT]);
 }

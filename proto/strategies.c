@@ -1,0 +1,53 @@
+/* The table of the strategies' names and parts: see strategies.h. */
+#include "strategies.h"
+
+#include <stddef.h>
+
+#include "options.h"
+
+const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
+    [ZC_COPY_BLOCKING] = {
+        .name = "copy_blocking", .memory = ZC_MEMORY_STAGING, .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_MR_SIZE,
+        .shows = "what a copy costs when one thread reads into staging memory and copies while other chunks fly",
+    },
+    [ZC_NAIVE_BLOCKING] = {
+        .name = "naive_blocking", .memory = ZC_MEMORY_REGISTER, .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_WHOLE,
+        .shows = "what registering the whole buffer, reading and deregistering cost one after the other",
+    },
+    [ZC_PIPELINE_BLOCKING] = {
+        .name = "pipeline_blocking", .memory = ZC_MEMORY_REGISTER, .execution = ZC_EXECUTION_BLOCKING,
+        .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "how much of the registration hides behind the READs when one thread registers chunk by chunk",
+    },
+    [ZC_IDEAL_BLOCKING] = {
+        .name = "ideal_blocking", .alias = "blocking_ideal", .memory = ZC_MEMORY_PREREGISTERED,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "the ceiling for one request at a time: no copy, no registration",
+    },
+};
+
+#define NAME(id, name) [id] = name
+const char *const zc_strategy_names[] = {
+    NAME(ZC_COPY_BLOCKING, "copy_blocking"), NAME(ZC_NAIVE_BLOCKING, "naive_blocking"),
+    NAME(ZC_PIPELINE_BLOCKING, "pipeline_blocking"), NAME(ZC_IDEAL_BLOCKING, "ideal_blocking"), NAME(ZC_STRATEGY_COUNT, NULL),
+};
+const char *const zc_memory_names[] = {
+    NAME(ZC_MEMORY_STAGING, "staging"), NAME(ZC_MEMORY_REGISTER, "register"),
+    NAME(ZC_MEMORY_PREREGISTERED, "preregistered"), NULL,
+};
+const char *const zc_execution_names[] = {
+    NAME(ZC_EXECUTION_BLOCKING, "blocking"), NAME(ZC_EXECUTION_NON_BLOCKING, "non_blocking"),
+    NAME(ZC_EXECUTION_ASYNC, "async"), NULL,
+};
+const char *const zc_chunking_names[] = {
+    NAME(ZC_CHUNK_WHOLE, "request"), NAME(ZC_CHUNK_MR_SIZE, "mr_size"), NAME(ZC_CHUNK_CHUNK_SIZE, "chunk_size"), NULL,
+};
+
+int zc_strategy_find(const char *name)
+{
+    int id = zc_choice_find(zc_strategy_names, name);
+    for (int i = 0; id < 0 && i < ZC_STRATEGY_COUNT; i++)
+        if (zc_strategy_infos[i].alias && zc_choice_find((const char *const[]){zc_strategy_infos[i].alias, NULL}, name) == 0)
+            id = i;
+    return id;
+}

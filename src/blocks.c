@@ -1,0 +1,217 @@
+/* The blocks that every execution is built from: cut, post, collect, retire. They are the data path: no allocation, no lock, and no
+ * system call but those of the provider's doorbell. The pipeline's owner calls them, and nobody else. */
+#include "pipeline_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- cutting --------------------------------------------------------------------------------------------------- */
+
+void zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
+{
+    request->cut_bytes = 0;
+    request->finished_ns = 0;
+    request->landing = request->finishing = pipeline->chunks_per_request;
+    zc_ring_push(&pipeline->cutting, (uint32_t)(request - pipeline->requests));
+}
+
+struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
+{
+    if (pipeline->cutting.count == 0 || pipeline->free_count == 0)
+        return NULL;
+    struct zc_chunk *const chunk = &pipeline->chunks[pipeline->free_chunks[--pipeline->free_count]];
+    struct zc_request *const request = &pipeline->requests[pipeline->cutting.items[pipeline->cutting.first]];
+    const uint64_t size = pipeline->params.options->size_bytes;
+    chunk->state = ZC_CHUNK_PREPARING;
+    chunk->request = request;
+    chunk->length_bytes = min_u64(size - request->cut_bytes, pipeline->chunk_bytes);
+    chunk->remote_offset = request->remote_offset + request->cut_bytes;
+    chunk->user = request->user + request->cut_bytes;
+    chunk->reads_posted = chunk->reads_landed = 0;
+    chunk->reads = 1;
+    if (chunk->length_bytes > pipeline->max_read_bytes)
+        chunk->reads = (uint32_t)((chunk->length_bytes + pipeline->max_read_bytes - 1) / pipeline->max_read_bytes);
+    request->cut_bytes += chunk->length_bytes;
+    if (request->cut_bytes == size)
+        zc_ring_pop(&pipeline->cutting);
+    return chunk;
+}
+
+int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    zc_lap(pipeline, ZC_STAGE_POST);
+    const int rc = pipeline->strategy->memory->before(pipeline, chunk);
+    zc_lap(pipeline, ZC_STAGE_BEFORE);
+    if (rc == 0)
+        zc_pipeline_prepared(pipeline, chunk);
+    return rc;
+}
+
+void zc_pipeline_prepared(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    chunk->state = ZC_CHUNK_READY;
+    zc_ring_push(&pipeline->ready, chunk->index);
+}
+
+/* --- posting --------------------------------------------------------------------------------------------------- */
+
+/* The next QP in turn that has a free slot, or NULL. */
+static struct zc_lane *free_lane(struct zc_pipeline *pipeline)
+{
+    for (uint32_t tried = 0; tried < pipeline->lane_count; tried++) {
+        struct zc_lane *const lane = &pipeline->lanes[pipeline->next_lane];
+        pipeline->next_lane = pipeline->next_lane + 1 < pipeline->lane_count ? pipeline->next_lane + 1 : 0;
+        if (zc_slots_free(&lane->slots) > 0)
+            return lane;
+    }
+    return NULL;
+}
+
+static void append_read(struct zc_pipeline *pipeline, struct zc_lane *lane, struct zc_chunk *chunk)
+{
+    const uint32_t number = chunk->reads_posted++;
+    const uint64_t at = number * pipeline->max_read_bytes;
+    struct zc_read *const read = zc_pipeline_read(pipeline, chunk->index, number);
+    read->sge.addr = (uintptr_t)(chunk->local + at);
+    read->sge.length = (uint32_t)min_u64(chunk->length_bytes - at, pipeline->max_read_bytes);
+    read->sge.lkey = chunk->lkey;
+    read->wr.wr.rdma.remote_addr = pipeline->remote.address + chunk->remote_offset + at;
+    read->wr.next = NULL;
+    read->lane = (uint32_t)(lane - pipeline->lanes);
+    if (lane->first)
+        lane->last->next = &read->wr;
+    else
+        lane->first = &read->wr;
+    lane->last = &read->wr;
+    lane->slots.used++;
+    chunk->state = ZC_CHUNK_POSTED;
+    pipeline->posted++;
+}
+
+void zc_pipeline_append(struct zc_pipeline *pipeline)
+{
+    while (pipeline->ready.count > 0) {
+        struct zc_chunk *const chunk = &pipeline->chunks[pipeline->ready.items[pipeline->ready.first]];
+        while (chunk->reads_posted < chunk->reads) {
+            struct zc_lane *const lane = free_lane(pipeline);
+            if (!lane)
+                return;
+            append_read(pipeline, lane, chunk);
+        }
+        zc_ring_pop(&pipeline->ready);
+    }
+}
+
+static int ring_doorbell(struct zc_pipeline *pipeline, struct zc_lane *lane)
+{
+    size_t accepted = 0;
+    struct ibv_send_wr *const list = lane->first;
+    lane->first = lane->last = NULL;
+    const int rc = zc_post_send(lane->qp, list, &accepted, NULL);
+    if (rc < 0)     /* slots are counted, so this is never a queue that happens to be full */
+        return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "posting a READ was refused: %s", strerror(-rc));
+    return 0;
+}
+
+int zc_pipeline_post(struct zc_pipeline *pipeline)
+{
+    zc_pipeline_append(pipeline);
+    for (uint32_t i = 0; i < pipeline->lane_count; i++)
+        if (pipeline->lanes[i].first) {
+            const int rc = ring_doorbell(pipeline, &pipeline->lanes[i]);
+            if (rc < 0)
+                return rc;
+        }
+    zc_lap(pipeline, ZC_STAGE_POST);
+    return 0;
+}
+
+/* --- completions ----------------------------------------------------------------------------------------------- */
+
+static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
+{
+    const uint32_t index = zc_wr_chunk(wc->wr_id), number = zc_wr_number(wc->wr_id);
+    if (wc->status != IBV_WC_SUCCESS)
+        return zc_pipeline_fail_completion(pipeline, wc);
+    if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk || pipeline->chunks[index].state != ZC_CHUNK_POSTED)
+        return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
+    struct zc_chunk *const chunk = &pipeline->chunks[index];
+    zc_slots_give(&pipeline->lanes[zc_pipeline_read(pipeline, index, number)->lane].slots, 1);
+    pipeline->posted--;
+    if (++chunk->reads_landed < chunk->reads)
+        return 0;
+    chunk->state = ZC_CHUNK_LANDED;
+    zc_ring_push(&pipeline->landed, index);
+    if (--chunk->request->landing == 0 && !pipeline->strategy->memory->copies)
+        chunk->request->available_ns = zc_now_ns();
+    return 0;
+}
+
+int zc_pipeline_collect(struct zc_pipeline *pipeline)
+{
+    if (zc_pipeline_cancelled(pipeline))
+        return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
+    if (pipeline->posted == 0)
+        return 0;
+    const int count = zc_completion_poll(pipeline->params.completion, ZC_POLL_BATCH, pipeline->wcs);
+    if (count < 0)
+        return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, count, "polling the completion queue failed: %s", strerror(-count));
+    for (int i = 0; i < count; i++) {
+        const int rc = land(pipeline, &pipeline->wcs[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return count;
+}
+
+struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline)
+{
+    return pipeline->landed.count > 0 ? &pipeline->chunks[zc_ring_pop(&pipeline->landed)] : NULL;
+}
+
+/* --- finishing ------------------------------------------------------------------------------------------------- */
+
+int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    zc_lap(pipeline, ZC_STAGE_POST);
+    const int rc = memory->after(pipeline, chunk);
+    zc_lap(pipeline, ZC_STAGE_AFTER);
+    if (rc < 0)
+        return rc;
+    /* The clock is read once a request: its other chunks were finished before, by the same thread. */
+    chunk->finished_ns = chunk->request->finishing == 1 && (memory->copies || memory->registers) ? zc_now_ns() : 0;
+    zc_pipeline_retire(pipeline, chunk);
+    return 0;
+}
+
+void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    struct zc_request *const request = chunk->request;
+    chunk->state = ZC_CHUNK_IDLE;
+    pipeline->free_chunks[pipeline->free_count++] = chunk->index;
+    if (chunk->finished_ns > request->finished_ns)
+        request->finished_ns = chunk->finished_ns;
+    if (--request->finishing > 0)
+        return;
+    /* One time serves both, unless something was left to do after the bytes were there. */
+    if (memory->copies)
+        request->available_ns = request->finished_ns;
+    request->reclaimed_ns = memory->registers ? request->finished_ns : request->available_ns;
+    zc_ring_push(&pipeline->done, (uint32_t)(request - pipeline->requests));
+}
+
+int zc_pipeline_take_done(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max)
+{
+    uint32_t count = 0;
+    while (count < max && pipeline->done.count > 0)
+        done[count++] = &pipeline->requests[zc_ring_pop(&pipeline->done)];
+    return (int)count;
+}

@@ -1,0 +1,279 @@
+/* Every row of the table against pretended verbs: whatever a strategy is made of, each byte arrives once, only registered memory is
+ * read into, and nothing is left behind - also when something fails in the middle. */
+#include "fake_rdma.h"
+
+#include <dirent.h>
+
+#include "clock.h"
+#include "pipeline.h"
+
+enum { DEPTH_MAX = 64, STRIDE = 128 << 10 };
+
+static struct zc_run_options options;
+static atomic_bool cancel;
+static uint8_t user[FAKE_REGION];
+static struct zc_buffer user_buffer = {.address = user, .length_bytes = sizeof user, .mapped_bytes = sizeof user, .numa_node = -1};
+static _Thread_local uint64_t thread_allocations;
+static uint64_t count_allocations(void) { return thread_allocations; }
+
+static void prepare(int strategy)
+{
+    fake_reset();
+    zc_run_options_init(&options);
+    options.strategy = strategy;
+    options.size_bytes = 100000;
+    options.mr_size_bytes = options.chunk_size_bytes = 16 << 10;
+    atomic_store(&cancel, false);
+    memset(user, 0, sizeof user);
+}
+
+static unsigned count_threads(void)
+{
+    unsigned count = 0;
+    DIR *const directory = opendir("/proc/self/task");
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static struct zc_pipeline *make(uint32_t depth)
+{
+    struct zc_pipeline *pipeline = NULL;
+    struct zc_error err;
+    const struct zc_strategy *const row = &zc_strategies[options.strategy];
+    const struct zc_pipeline_params params = {
+        .strategy = row, .options = &options, .depth = row->execution->one_request ? 1 : depth, .completion = fake_completion(),
+        .connection = fake_connection(), .send_slots = 128, .user = &user_buffer, .numa_node = -1, .cancel_fd = -1, .cancel = &cancel,
+        .thread_allocations = count_allocations, .stuck_ns = 200000000,
+    };
+    if (zc_pipeline_create(&params, &pipeline, &err) < 0)
+        fail_msg("%s", err.message);
+    return pipeline;
+}
+
+static void unmake(struct zc_pipeline *pipeline)
+{
+    zc_pipeline_destroy(pipeline);
+    assert_int_equal(fake.mrs, 0);
+    assert_int_equal(fake.buffers, 0);
+    for (unsigned waited = 0; count_threads() > 1 && waited < 1000; waited++)
+        usleep(1000);               /* a joined thread may stand in /proc for a moment */
+    assert_int_equal(count_threads(), 1);
+}
+
+static int submit(struct zc_pipeline *pipeline, struct zc_request *request, uint64_t number, uint64_t stride)
+{
+    request->user = user + number % (sizeof user / stride) * stride;
+    request->remote_offset = number * 4093 % (FAKE_REGION - options.size_bytes);
+    memset(request->user, 0xee, options.size_bytes);
+    return zc_pipeline_submit(pipeline, request);
+}
+
+/* Keep `depth` requests in flight until `total` have been read, and look at each. 0 or what the pipeline said. */
+static int read_all(struct zc_pipeline *pipeline, uint32_t depth, uint64_t total)
+{
+    const uint64_t stride = options.size_bytes > STRIDE ? (options.size_bytes + 4095) / 4096 * 4096 : STRIDE;
+    uint64_t submitted = 0, reaped = 0;
+    if (zc_strategies[options.strategy].execution->one_request)
+        depth = 1;
+    for (uint32_t i = 0; i < depth && submitted < total; i++) {
+        const int rc = submit(pipeline, zc_pipeline_request(pipeline, i), submitted++, stride);
+        if (rc < 0)
+            return rc;
+    }
+    while (reaped < total) {
+        struct zc_request *done[8];
+        const int count = zc_pipeline_reap(pipeline, done, 8);
+        if (count < 0)
+            return count;
+        assert_in_range(count, 1, 8);
+        for (int i = 0; i < count; i++, reaped++) {
+            size_t bad = 0;
+            if (!zc_pattern_check(done[i]->user, options.size_bytes, done[i]->remote_offset, FAKE_SEED, &bad))
+                fail_msg("%s: byte %zu of request %lu", zc_strategy_names[options.strategy], bad, (unsigned long)reaped);
+            assert_true(done[i]->available_ns > 0 && done[i]->reclaimed_ns >= done[i]->available_ns);
+            const int rc = submitted < total ? submit(pipeline, done[i], submitted++, stride) : 0;
+            if (rc < 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+static void check_use(struct zc_pipeline *pipeline, uint64_t requests)
+{
+    struct zc_pipeline_use use;
+    struct zc_terms terms;
+    zc_pipeline_terms(pipeline, &terms);
+    zc_pipeline_use(pipeline, true, &use);
+    const bool registers = zc_strategies[options.strategy].memory->registers;
+    assert_int_equal(use.registrations, registers ? requests * terms.chunks : 0);
+    assert_int_equal(use.allocations, 0);
+    assert_int_equal(count_threads(), 1 + terms.threads);
+}
+
+static void test_every_byte_of_every_strategy(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 4095, 4096, (64 << 10) + 1, 1 << 20};
+    static const uint32_t depths[] = {1, 2, DEPTH_MAX};
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+            for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++)
+                for (int variant = 0; variant < 4; variant++) {
+                    prepare(strategy);
+                    options.size_bytes = sizes[s];
+                    options.wait = variant & 1 ? ZC_WAIT_EVENT : ZC_WAIT_POLL;
+                    fake.qps = variant & 2 ? FAKE_QPS : 1;
+                    fake.outstanding = variant & 2 ? 2 : 16;
+                    const uint32_t depth = sizes[s] > STRIDE && depths[d] > 7 ? 7 : depths[d];
+                    const uint64_t requests = sizes[s] > STRIDE ? 10 : 150;
+                    struct zc_pipeline *const pipeline = make(depth);
+                    assert_int_equal(read_all(pipeline, depth, requests), 0);
+                    assert_int_equal(fake.posted, fake.completed);
+                    check_use(pipeline, requests);
+                    unmake(pipeline);
+                }
+}
+
+static void test_whole_requests_in_several_reads(void **state)
+{
+    (void)state;
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
+        if (zc_strategy_infos[strategy].chunking != ZC_CHUNK_WHOLE)
+            continue;
+        prepare(strategy);
+        fake.max_read_bytes = 7001;
+        fake.outstanding = 4;
+        struct zc_pipeline *const pipeline = make(4);
+        assert_int_equal(read_all(pipeline, 4, 9), 0);
+        assert_int_equal(fake.registers, 9);        /* one for the buffer, however many READs */
+        assert_int_equal(fake.posted, 9 * 15);
+        assert_true(fake.max_in_flight[0] <= 4);
+        unmake(pipeline);
+    }
+}
+
+static void test_naive_blocking_is_strictly_sequential(void **state)
+{
+    (void)state;
+    prepare(ZC_NAIVE_BLOCKING);
+    struct zc_pipeline *const pipeline = make(1);
+    assert_int_equal(read_all(pipeline, 1, 5), 0);
+    assert_int_equal(fake.max_mrs, 1);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(fake.flying_at_register[i], 0);
+    unmake(pipeline);
+}
+
+static void test_pipeline_blocking_registers_while_reads_fly(void **state)
+{
+    (void)state;
+    for (uint32_t outstanding = 1; outstanding <= 4; outstanding++) {
+        prepare(ZC_PIPELINE_BLOCKING);
+        fake.outstanding = outstanding;
+        struct zc_pipeline *const pipeline = make(1);
+        assert_int_equal(read_all(pipeline, 1, 1), 0);
+        assert_int_equal(fake.registers, 7);
+        assert_int_equal(fake.lengths[6], 100000 - 6 * (16 << 10));
+        for (int i = 1; i < 7; i++)
+            assert_true(fake.flying_at_register[i] >= 1);
+        assert_true(fake.max_mrs <= outstanding + 1);
+        unmake(pipeline);
+    }
+}
+
+static void expect_failure(int strategy, int errnum, enum zc_error_kind kind, const char *part)
+{
+    struct zc_pipeline *const pipeline = make(8);
+    const uint64_t begin = zc_now_ns();
+    assert_int_equal(read_all(pipeline, 8, 10000), errnum);
+    const struct zc_error *const err = zc_pipeline_error(pipeline);
+    assert_int_equal(err->kind, kind);
+    if (!strstr(err->message, part))
+        fail_msg("%s: %s", zc_strategy_names[strategy], err->message);
+    unmake(pipeline);
+    assert_true(zc_now_ns() - begin < UINT64_C(5000000000));
+}
+
+static void test_failures_of_every_strategy(void **state)
+{
+    (void)state;
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
+        for (int wait = ZC_WAIT_POLL; wait <= ZC_WAIT_EVENT; wait++) {
+            const bool registers = zc_strategies[strategy].memory->registers;
+#define CASE_OF(setting) (prepare(strategy), options.wait = wait, setting)
+            CASE_OF(fake.fail_at = 20), fake.fail_status = IBV_WC_REM_ACCESS_ERR;
+            expect_failure(strategy, -EIO, ZC_ERR_PEER, "remote access error");
+            CASE_OF(fake.fail_at = 20), fake.fail_status = IBV_WC_WR_FLUSH_ERR, fake.peer_gone = true;
+            expect_failure(strategy, -ENOTCONN, ZC_ERR_PEER, "the peer closed the connection");
+            CASE_OF(fake.unknown_at = 9);
+            expect_failure(strategy, -EIO, ZC_ERR_INTERNAL, "a completion of no READ in flight");
+            CASE_OF(fake.post_error = EINVAL);
+            expect_failure(strategy, -EINVAL, ZC_ERR_DEVICE, "posting a READ was refused");
+            CASE_OF(fake.delay = UINT32_MAX), options.wait = ZC_WAIT_POLL;
+            expect_failure(strategy, -ETIMEDOUT, ZC_ERR_PEER, "no completion for 0.2 s");
+            if (!registers)
+                continue;
+            CASE_OF(fake.fail_register_at = 12);
+            expect_failure(strategy, -ENOMEM, ZC_ERR_MEMLOCK, "cannot register; this run held ");
+            CASE_OF(fake.fail_deregister_at = 5);
+            expect_failure(strategy, -EBUSY, ZC_ERR_DEVICE, "deregistering ");
+        }
+}
+
+static void cancel_now(void)
+{
+    if (fake.registers > 6)
+        atomic_store(&cancel, true);
+}
+
+static void test_cancel_of_every_strategy(void **state)
+{
+    (void)state;
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
+        prepare(strategy);
+        fake.delay = UINT32_MAX;
+        atomic_store(&cancel, true);
+        expect_failure(strategy, -ECANCELED, ZC_ERR_CANCELLED, "cancelled");
+        if (!zc_strategies[strategy].memory->registers)
+            continue;
+        prepare(strategy);
+        fake.registering = cancel_now;
+        expect_failure(strategy, -ECANCELED, ZC_ERR_CANCELLED, "cancelled");
+    }
+}
+
+/* A slot for each, and no more: --mr-count. */
+static void test_slots_as_asked(void **state)
+{
+    (void)state;
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
+        struct zc_terms terms;
+        prepare(strategy);
+        if (!zc_strategies[strategy].memory->copies)
+            continue;
+        options.mr_count = 2;
+        struct zc_pipeline *const pipeline = make(8);
+        zc_pipeline_terms(pipeline, &terms);
+        assert_int_equal(terms.staging_slots, 2);
+        assert_int_equal(read_all(pipeline, 8, 40), 0);
+        assert_true(fake.max_in_flight[0] <= 2);
+        unmake(pipeline);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_byte_of_every_strategy),
+        cmocka_unit_test(test_whole_requests_in_several_reads),
+        cmocka_unit_test(test_naive_blocking_is_strictly_sequential),
+        cmocka_unit_test(test_pipeline_blocking_registers_while_reads_fly),
+        cmocka_unit_test(test_failures_of_every_strategy),
+        cmocka_unit_test(test_cancel_of_every_strategy),
+        cmocka_unit_test(test_slots_as_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
