@@ -14,6 +14,8 @@
 
 #define DIRECT_PIECE 262144u
 #define PORTS 256u
+#define BATCH 16
+#define BATCH_LENGTH 16384u /* longer READs gain nothing from company */
 
 static struct zs_qp_slot *shown;
 static uint16_t shown_ports[PORTS];
@@ -82,10 +84,15 @@ bool zs_direct_possible(const struct zs_qp *qp, const struct zs_wqe *w)
     return !w->no_direct && !w->sent && l->local && !zs_dev.no_direct && (!l->hello_seen || l->peer_pid);
 }
 
-static bool pull(const struct zs_link *l, void *to, uint64_t from, size_t n)
+/* Refused once is refused for good: the link does without from then on. */
+static bool pull(struct zs_link *l, void *to, uint64_t from, size_t n)
 {
     struct iovec here = {.iov_base = to, .iov_len = n}, there = {.iov_base = (void *)(uintptr_t)from, .iov_len = n};
-    return process_vm_readv((pid_t)l->peer_pid, &here, 1, &there, 1, 0) == (ssize_t)n;
+    if (process_vm_readv((pid_t)l->peer_pid, &here, 1, &there, 1, 0) == (ssize_t)n)
+        return true;
+    if (errno == EPERM || errno == ENOSYS)
+        l->peer_pid = 0;
+    return false;
 }
 
 /* Where the peer shows the queue pair that ours is connected to: by the port in its number. */
@@ -135,20 +142,61 @@ static bool permitted(struct zs_qp *qp, const struct zs_wqe *w)
            (pull(qp->link, &qp->direct_mr, mr_slot_at(qp, w->rkey), sizeof qp->direct_mr) && mr_permits(qp, w));
 }
 
-/* The data, and behind them what they rested on; good if that is unchanged. */
-static bool pull_checked(struct zs_qp *qp, const struct zs_wqe *w, void *to, size_t n)
+static uint64_t address_of(const struct zs_qp *qp, const struct zs_wqe *w)
+{
+    return qp->direct_mr.addr + (w->remote_addr - qp->direct_mr.iova);
+}
+
+/* The data of `count` runs, and behind them what they rested on; good if that is unchanged. The arrays have room for two
+ * more entries. */
+static bool pull_checked(struct zs_qp *qp, uint32_t rkey, struct iovec *here, struct iovec *there, unsigned long count)
 {
     struct zs_mr_slot mr;
     struct zs_qp_slot q;
-    uint64_t from = qp->direct_mr.addr + (w->remote_addr - qp->direct_mr.iova) + qp->recv_off;
-    struct iovec here[3] = {{to, n}, {&mr, sizeof mr}, {&q, sizeof q}};
-    struct iovec there[3] = {{(void *)(uintptr_t)from, n},
-                             {(void *)(uintptr_t)mr_slot_at(qp, w->rkey), sizeof mr},
-                             {(void *)(uintptr_t)qp->direct_slot, sizeof q}};
-    ssize_t all = (ssize_t)(n + sizeof mr + sizeof q);
-    if (process_vm_readv((pid_t)qp->link->peer_pid, here, 3, there, 3, 0) != all)
+    ssize_t all = sizeof mr + sizeof q;
+    for (unsigned long i = 0; i < count; i++)
+        all += (ssize_t)here[i].iov_len;
+    here[count] = (struct iovec){&mr, sizeof mr};
+    there[count] = (struct iovec){(void *)(uintptr_t)mr_slot_at(qp, rkey), sizeof mr};
+    here[count + 1] = (struct iovec){&q, sizeof q};
+    there[count + 1] = (struct iovec){(void *)(uintptr_t)qp->direct_slot, sizeof q};
+    if (process_vm_readv((pid_t)qp->link->peer_pid, here, count + 2, there, count + 2, 0) != all)
         return false;
     return memcmp(&mr, &qp->direct_mr, sizeof mr) == 0 && memcmp(&q, &qp->direct_qp, sizeof q) == 0;
+}
+
+/* A plain small READ between the same two regions as `first`. */
+static bool goes_with(const struct zs_qp *qp, struct zs_wqe *w, const struct zs_wqe *first, uint32_t lkey)
+{
+    const struct ibv_sge *s = zs_wqe_sges((struct zs_qp *)(uintptr_t)qp, w);
+    return w->opcode == IBV_WR_RDMA_READ && !w->no_direct && !w->sent && w->num_sge == 1 && w->length &&
+           w->length <= BATCH_LENGTH && w->rkey == first->rkey && s->lkey == lkey && mr_permits(qp, w);
+}
+
+/* Several small READs in one call; the number done, 0 if the oldest has to go alone. All land in one local region, so that
+ * one hazard covers them. */
+unsigned int zs_direct_read_batch(struct zs_qp *qp, uint32_t tail)
+{
+    struct zs_wqe *first = &qp->sq[qp->sq_ack & qp->sq_mask];
+    uint32_t lkey = zs_wqe_sges(qp, first)->lkey;
+    struct iovec here[BATCH + 2], there[BATCH + 2];
+    unsigned int n = 0;
+    if (qp->recv_off || tail - qp->sq_ack < 2 || !first->length || !permitted(qp, first))
+        return 0;
+    for (; n < BATCH && qp->sq_ack + n != tail; n++) {
+        struct zs_wqe *w = &qp->sq[(qp->sq_ack + n) & qp->sq_mask];
+        if (!goes_with(qp, w, first, lkey))
+            break;
+        const struct ibv_sge *s = zs_wqe_sges(qp, w);
+        void *to = zs_mr_hold(ZS_HAZARD_DST, qp->pd, lkey, s->addr, w->length, IBV_ACCESS_LOCAL_WRITE);
+        if (!to)
+            return 0; /* the hold on the others is gone too: one by one, and the error finds its WR */
+        here[n] = (struct iovec){to, w->length};
+        there[n] = (struct iovec){(void *)(uintptr_t)address_of(qp, w), w->length};
+    }
+    bool good = n > 1 && pull_checked(qp, first->rkey, here, there, n);
+    zs_mr_release(ZS_HAZARD_DST);
+    return good ? n : 0;
 }
 
 int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w)
@@ -163,7 +211,8 @@ int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w)
         zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
         return -1;
     }
-    bool good = pull_checked(qp, w, to, n);
+    struct iovec here[3] = {{to, n}}, there[3] = {{(void *)(uintptr_t)(address_of(qp, w) + qp->recv_off), n}};
+    bool good = pull_checked(qp, w->rkey, here, there, 1);
     zs_mr_release(ZS_HAZARD_DST);
     return good ? (int64_t)n : -1;
 }

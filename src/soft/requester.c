@@ -389,6 +389,17 @@ static void after_completion(struct zs_qp *qp);
  * refusal gets its proper name. */
 static int64_t read_direct(struct zs_qp *qp, struct zs_wqe *w)
 {
+    int64_t bytes = 0;
+    unsigned int batch = zs_direct_read_batch(qp, sq_tail(qp));
+    for (unsigned int i = 0; i < batch; i++) {
+        bytes += wqe(qp, qp->sq_ack)->length;
+        qp->sq_next++;
+        zs_requester_complete(qp, wqe(qp, qp->sq_ack), IBV_WC_SUCCESS);
+    }
+    if (batch) {
+        after_completion(qp);
+        return bytes;
+    }
     int64_t n = zs_direct_read(qp, w);
     if (zs_qp_state(qp) == IBV_QPS_ERR)
         return -1;

@@ -465,6 +465,7 @@ void zs_direct_retract(const struct zs_qp *qp);
 void zs_direct_hello(struct zs_hello *h);
 void zs_direct_peer(struct zs_link *l, const struct zs_hello *h); /* may its memory be read? */
 bool zs_direct_possible(const struct zs_qp *qp, const struct zs_wqe *w);
+unsigned int zs_direct_read_batch(struct zs_qp *qp, uint32_t tail); /* how many from sq_ack on are done */
 int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w); /* bytes moved; -1: another way has to be taken */
 
 /* responder.c; device thread, dev.lock held */
