@@ -212,6 +212,8 @@ static void print_terms(FILE *out, const json_t *doc)
             : "touched beforehand", text_at(doc, "config.pages"));
     fprintf(out, " (%s)%s\n", format_bytes(number_at(t, "page_bytes")).s,
             json_is_true(member_at(doc, "config.consume")) ? ", every byte read once after it came" : "");
+    print_label(out, "placement");
+    print_wrapped(out, LABEL, WIDTH, text_at(t, "placement"));
 }
 
 static void print_validation(FILE *out, const json_t *doc)

@@ -81,6 +81,8 @@ static const struct zc_option table[] = {
     { .name = "pages", .metavar = "default|thp|2m|1g", .type = ZC_OPTION_CHOICE, .field = FIELD(pages),
       .default_text = "default", .choices = zc_pages_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "pages of user buffers and staging memory" },
+    { .name = "numa", .metavar = "auto|N|none", .type = ZC_OPTION_TEXT, .field = FIELD(numa), .default_text = "auto",
+      .max = ZC_NUMA_MAX, .strategies = ZC_ALL_STRATEGIES, .help = "NUMA node of all threads and memory; auto is the device's" },
 };
 enum { OPTION_COUNT = sizeof(table) / sizeof(table[0]) };
 _Static_assert(OPTION_COUNT <= 64, "`given` has a bit a row");
@@ -305,14 +307,30 @@ static int check_validation(struct zc_run_options *options, uint64_t given, stru
     return 0;
 }
 
-/* A page of the reserved pool that another program has taken between two requests could not be touched again: SIGBUS. */
+/* A page of the reserved pool that another program has taken between two requests could not be touched again: SIGBUS. And an MR
+ * goes on naming the pages that were discarded. */
 static int check_pages(const struct zc_run_options *options, struct zc_error *err)
 {
+    if (options->buffers == ZC_BUFFERS_FRESH && zc_strategy_infos[options->strategy].memory == ZC_MEMORY_PREREGISTERED)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "buffers", "buffers fresh: %s reads into memory that was registered "
+                            "beforehand, which cannot be fresh", zc_strategy_names[options->strategy]);
     if (options->buffers != ZC_BUFFERS_FRESH || options->pages == ZC_PAGES_DEFAULT || options->pages == ZC_PAGES_THP)
         return 0;
     return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "buffers",
                         "buffers fresh goes with pages default or thp: pages of %s that are given back may be gone",
                         zc_pages_names[options->pages]);
+}
+
+static int check_numa(const struct zc_run_options *options, struct zc_error *err)
+{
+    const char *numa = options->numa;
+
+    if (strcmp(numa, "auto") == 0 || strcmp(numa, "none") == 0)
+        return 0;
+    if (*numa != '\0' && numa[strspn(numa, "0123456789")] == '\0' && strlen(numa) <= 4)
+        return 0;
+    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "numa", "numa: %s is not auto, none or the number of a NUMA node",
+                        quote(numa).text);
 }
 
 int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct zc_error *err)
@@ -329,6 +347,8 @@ int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct 
     rc = zc_peer_split(options->peer, host, &port, err);
     if (rc == 0)
         rc = check_pages(options, err);
+    if (rc == 0)
+        rc = check_numa(options, err);
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < OPTION_COUNT; i++)

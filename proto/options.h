@@ -16,7 +16,7 @@ enum zc_offset { ZC_OFFSET_ROTATE, ZC_OFFSET_FIXED };
 enum zc_buffers { ZC_BUFFERS_REUSE, ZC_BUFFERS_FRESH };
 enum zc_pages { ZC_PAGES_DEFAULT, ZC_PAGES_THP, ZC_PAGES_2M, ZC_PAGES_1G };
 
-enum { ZC_PEER_MAX = 256 };
+enum { ZC_PEER_MAX = 256, ZC_NUMA_MAX = 16 };
 
 struct zc_run_options {
     int strategy;                 /* enum zc_strategy_id; -1 until set: it has no default */
@@ -40,6 +40,7 @@ struct zc_run_options {
     int buffers;                  /* enum zc_buffers: user buffers touched before the clock starts, or never touched */
     bool consume;                 /* read the bytes once after they are available */
     int pages;                    /* enum zc_pages: of user buffers and staging memory */
+    char numa[ZC_NUMA_MAX];       /* "auto", "none" or a node's number: where threads and memory belong */
 };
 
 enum zc_option_type {

@@ -103,6 +103,7 @@ struct zc_terms {
     uint32_t qps, outstanding_reads;    /* READs in flight a QP, negotiated */
     uint64_t max_read_bytes;            /* of one READ */
     int memory_numa_node, thread_numa_node; /* -1: not bound */
+    char placement[160];                /* the same in words, with the reason; "" if the run ended before */
 };
 
 struct zc_peer_info {

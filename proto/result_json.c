@@ -99,12 +99,10 @@ static json_t *node_to_json(int node)
 
 static json_t *terms_to_json(const struct zc_terms *t)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    json_t *terms = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "inflight", zc_json_count(t->inflight),
         "footprint_bytes", zc_json_count(t->footprint_bytes),
         "buffers", zc_json_count(t->buffers),
-        "page_bytes", zc_json_count(t->page_bytes),
-        "huge_page_bytes", zc_json_count(t->huge_page_bytes),
         "chunk_bytes", zc_json_count(t->chunk_bytes),
         "chunks", zc_json_count(t->chunks),
         "staging_bytes", zc_json_count(t->staging_bytes),
@@ -114,9 +112,19 @@ static json_t *terms_to_json(const struct zc_terms *t)
         "wait", t->wait < 0 ? json_null() : json_string(zc_wait_names[t->wait]),
         "qps", zc_json_known(t->qps),
         "outstanding_reads", zc_json_known(t->outstanding_reads),
-        "max_read_bytes", zc_json_count(t->max_read_bytes),
+        "max_read_bytes", zc_json_count(t->max_read_bytes));
+    json_t *memory = json_pack("{s:o, s:o, s:o, s:o, s:o}",
+        "page_bytes", zc_json_count(t->page_bytes),
+        "huge_page_bytes", zc_json_count(t->huge_page_bytes),
         "memory_numa_node", node_to_json(t->memory_numa_node),
-        "thread_numa_node", node_to_json(t->thread_numa_node));
+        "thread_numa_node", node_to_json(t->thread_numa_node),
+        "placement", zc_json_text(t->placement));
+
+    if (terms == NULL || memory == NULL || json_object_update_new(terms, memory) != 0) {
+        json_decref(terms);
+        return NULL;
+    }
+    return terms;
 }
 
 static json_t *latency_to_json(const struct zc_latency *measured)

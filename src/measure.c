@@ -70,6 +70,16 @@ static uint32_t send_slots(const struct zc_device_info *device, uint32_t qps)
     return (uint32_t)slots;
 }
 
+/* Before anything of the run exists: what it allocates and the threads that it starts follow this one. */
+static int run_place(struct zc_run *run)
+{
+    const struct zc_measure_params *const params = run->params;
+    const int rc = zc_placement_create(params->options.numa, zc_device_info(params->device), &run->placement, &run->result->error);
+    if (rc == 0 && zc_placement_node(run->placement) >= 0)
+        run->threads_bound = zc_placement_apply(run->placement) == 0;
+    return rc;
+}
+
 static int run_connect(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
@@ -156,7 +166,7 @@ static int run_set_up(struct zc_run *run)
     run_plan(run);
     int rc = create_records(run);
     if (rc == 0)
-        rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)options->pages, result->environment.device.numa_node,
+        rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)options->pages, zc_placement_node(run->placement),
                                     &run->user, &result->error);
     if (rc == 0)
         rc = create_pipeline(run);
@@ -166,7 +176,8 @@ static int run_set_up(struct zc_run *run)
     terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
     terms->page_bytes = run->user.page_bytes;
     terms->memory_numa_node = run->user.numa_node;
-    terms->thread_numa_node = -1;
+    terms->thread_numa_node = run->threads_bound ? zc_placement_node(run->placement) : -1;
+    zc_placement_text(run->placement, run->threads_bound, run->user.numa_node >= 0, terms->placement, sizeof terms->placement);
 
     zc_load_init(&run->load, run->pipeline, options->size_bytes, run->user.address, terms->buffers, result->peer.region_bytes,
                  options->offset == ZC_OFFSET_ROTATE);
@@ -189,6 +200,7 @@ static void run_release(struct zc_run *run)
     zc_buffer_destroy(&run->user);
     zc_histogram_destroy(run->reclaimed);
     zc_histogram_destroy(run->available);
+    zc_placement_destroy(run->placement);
 }
 
 /* --- the run --------------------------------------------------------------------------------------------------- */
@@ -196,7 +208,7 @@ static void run_release(struct zc_run *run)
 /* Latency before throughput: what is measured one at a time comes before the caches and queues are filled. The two short passes
  * are last, because they time every stage and sleep. */
 static int (*const steps[])(struct zc_run *run) = {
-    run_prepare, run_connect, run_set_up, zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
+    run_prepare, run_place, run_connect, run_set_up, zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
 };
 
 static bool cancelled(const struct zc_measure_params *params)

@@ -9,12 +9,15 @@
 #include "measure.h"
 #include "memory.h"
 #include "pipeline.h"
+#include "placement.h"
 
 struct zc_run {
     const struct zc_measure_params *params;
     struct zc_result *result;
     const struct zc_strategy *strategy;
 
+    struct zc_placement *placement;
+    bool threads_bound;
     struct zc_completion *completion;
     struct zc_connection *connection;
     uint32_t send_slots;                /* a QP */

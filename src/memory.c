@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/mman.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#if ZC_HAVE_HWLOC
-#include <hwloc.h>
-#endif
-
 #include "counters.h"
+#include "placement.h"
 
 enum { AMOUNT_MAX = 24 };
 
@@ -34,35 +30,6 @@ static const char *amount(uint64_t bytes, char text[AMOUNT_MAX])
     snprintf(text, AMOUNT_MAX, whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
     return text;
 }
-
-#if ZC_HAVE_HWLOC
-/* Loaded once: it takes tens of milliseconds. Read-only afterwards, so any thread may use it. */
-static hwloc_topology_t topology;
-static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
-
-static void topology_load(void)
-{
-    if (hwloc_topology_init(&topology) == 0 && hwloc_topology_load(topology) == 0)
-        return;
-    topology = NULL;
-}
-
-static bool bind_to_node(void *address, size_t length, int numa_node)
-{
-    pthread_once(&topology_once, topology_load);
-    if (!topology)
-        return false;
-    hwloc_obj_t node = hwloc_get_numanode_obj_by_os_index(topology, (unsigned)numa_node);
-    return node && hwloc_set_area_membind(topology, address, length, node->nodeset, HWLOC_MEMBIND_BIND,
-                                          HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT) == 0;
-}
-#else
-static bool bind_to_node(void *address, size_t length, int numa_node)
-{
-    (void)address, (void)length, (void)numa_node;
-    return false;
-}
-#endif
 
 static size_t page_bytes(void)
 {
@@ -177,7 +144,7 @@ int zc_buffer_create_pages(size_t length_bytes, enum zc_pages pages, int numa_no
         .length_bytes = length_bytes, .mapped_bytes = (length_bytes + page - 1) / page * page, .page_bytes = page, .numa_node = -1,
     };
     int rc = map(&made, pages, err);
-    if (rc == 0 && numa_node >= 0 && bind_to_node(made.address, made.mapped_bytes, numa_node))
+    if (rc == 0 && numa_node >= 0 && zc_placement_bind_memory(made.address, made.mapped_bytes, numa_node))
         made.numa_node = numa_node;
     if (rc == 0)
         rc = touch(&made, pages, err);

@@ -1,5 +1,6 @@
 """The terms of a run: fresh or touched buffers, the kind of pages, reading what came."""
 
+import json
 import os
 import pathlib
 
@@ -22,6 +23,23 @@ def test_fresh_buffers(daemon, check_schema, size):
     assert document["validation"]["state"] == "passed"
     assert document["terms"]["footprint_bytes"] == document["terms"]["buffers"] * -(-size // 4096) * 4096
     assert document["cost"]["allocations"] == 0
+
+
+@pytest.mark.parametrize("strategy", ("naive_blocking", "pipeline_blocking"))
+def test_fresh_buffers_that_are_registered(daemon, check_schema, strategy):
+    """Registering finds no page there and has to bring them; the bytes arrive all the same."""
+    done = daemon.zcctl("--json", "run", "--strategy", strategy, "--peer", "self", *SHORT, "--buffers", "fresh", "--validate", "all",
+                        "--consume")
+    document = json.loads(done.stdout)
+    check_schema(document)
+    assert document["validation"]["state"] == "passed"
+    assert document["phases"]["discard_ns"] > 0 and document["phases"]["register_ns"] > 0
+
+
+def test_memory_registered_beforehand_is_not_fresh(daemon):
+    done = daemon.zcctl("run", "--strategy", "ideal_blocking", "--peer", "self", *SHORT, "--skip-validation", "--buffers", "fresh",
+                        status=2)
+    assert "cannot be fresh" in one_line(done.stderr)
 
 
 def test_consume(daemon, check_schema):
@@ -79,3 +97,24 @@ def test_reserved_pages(daemon, check_schema):
 def test_fresh_pages_are_not_taken_from_the_pool(daemon):
     done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", "--buffers", "fresh", "--pages", "2m", status=2)
     assert "buffers" in one_line(done.stderr)
+
+
+def test_placement(daemon, check_schema):
+    """One rule for threads and memory, and the document says what was done."""
+    document = daemon.run(*SHORT)
+    check_schema(document)
+    terms = document["terms"]
+    assert terms["placement"]
+    if document["environment"]["numa_nodes"] == 1 and "hwloc" not in terms["placement"]:
+        assert terms["thread_numa_node"] == 0 and terms["placement"].startswith("threads")
+    free = daemon.run(*SHORT, "--numa", "none")["terms"]
+    assert free["placement"] == "nothing bound: as asked"
+    assert free["thread_numa_node"] is None and free["memory_numa_node"] is None
+
+
+def test_placement_on_a_node_that_does_not_exist(daemon):
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--numa", "999", status=1)
+    assert "no NUMA node 999" in one_line(done.stderr)
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--numa", "near", status=2)
+    assert "numa" in one_line(done.stderr)
+    daemon.serves()

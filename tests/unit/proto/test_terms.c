@@ -48,6 +48,30 @@ static void test_fresh_pages(void **state)
     assert_true(zc_run_options_check(&options, 0, &err) < 0);
     assert_string_equal(err.field, "buffers");
     assert_non_null(strstr(err.message, "pages default or thp"));
+    options.pages = ZC_PAGES_DEFAULT;
+    options.strategy = ZC_IDEAL_BLOCKING;
+    options.skip_validation = true;
+    assert_true(zc_run_options_check(&options, 0, &err) < 0);
+    assert_string_equal(err.field, "buffers");
+    options.buffers = ZC_BUFFERS_REUSE;
+    assert_int_equal(zc_run_options_check(&options, 0, &err), 0);
+}
+
+static void test_numa(void **state)
+{
+    static const char *const good[] = { "auto", "none", "0", "17", "1023" }, *const bad[] = { "near", "-1", "1x", "12345", "0 " };
+    struct zc_run_options options = some_options();
+    struct zc_error err;
+
+    (void)state;
+    assert_string_equal(options.numa, "auto");
+    for (size_t i = 0; i < 5; i++) {
+        give(&options, "numa", good[i]);
+        assert_int_equal(zc_run_options_check(&options, 0, &err), 0);
+        give(&options, "numa", bad[i]);
+        assert_true(zc_run_options_check(&options, 0, &err) < 0);
+        assert_string_equal(err.field, "numa");
+    }
 }
 
 int main(void)
@@ -55,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_fresh_pages),
+        cmocka_unit_test(test_numa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
