@@ -38,7 +38,9 @@ def listening(port):
             field = line.split()
             if field[3:4] == ["0A"] and int(field[1].rsplit(":", 1)[1], 16) == port:
                 return True
-    return any(re.search(rf"@zcsoft/cm/[^/]+/{port}$", line.rstrip()) for line in open("/proc/net/unix"))
+    accepting = "00010000"
+    return any(re.search(rf"@zcsoft/cm/[^/]+/{port}$", line.rstrip()) and line.split()[3] == accepting
+               for line in open("/proc/net/unix"))
 
 
 def pair(server, client, port):
@@ -49,10 +51,10 @@ def pair(server, client, port):
             while not listening(port) and s.poll() is None and time.monotonic() < until:
                 time.sleep(0.02)
             c = run(*client)
+            assert c.returncode == 0, c.stdout + c.stderr
             out, _ = s.communicate(timeout=60)
         finally:
             s.kill()
-    assert c.returncode == 0, c.stdout + c.stderr + out
     assert s.returncode == 0, out
     return out, c.stdout
 
