@@ -183,6 +183,21 @@ static void print_cost(FILE *out, const json_t *doc)
             format_plural(number_at(c, "allocations"), "allocator call").s);
 }
 
+/* Of what is on by a word of the user or the device only. */
+static void print_options(FILE *out, const json_t *doc)
+{
+    const bool relaxed = json_is_true(member_at(doc, "terms.relaxed_ordering"));
+    const double tos = number_at(doc, "config.tos");
+
+    if (!relaxed && !(tos > 0))
+        return;
+    print_label(out, "");
+    fprintf(out, "%s", relaxed ? "relaxed ordering" : "");
+    if (tos > 0)
+        fprintf(out, "%stype of service %s", relaxed ? ", " : "", format_count(tos).s);
+    fputc('\n', out);
+}
+
 static void print_terms(FILE *out, const json_t *doc)
 {
     const json_t *t = json_object_get(doc, "terms");
@@ -200,6 +215,7 @@ static void print_terms(FILE *out, const json_t *doc)
     print_label(out, "connection");
     fprintf(out, "%s, %s each, %s a READ at most\n", format_plural(number_at(t, "qps"), "QP").s,
             format_plural(number_at(t, "outstanding_reads"), "outstanding READ").s, format_bytes(number_at(t, "max_read_bytes")).s);
+    print_options(out, doc);
     print_label(out, "footprint");
     fprintf(out, "%s in %s", format_bytes(footprint).s, format_plural(number_at(t, "buffers"), "user buffer").s);
     if (!isnan(footprint / cache))

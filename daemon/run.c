@@ -105,26 +105,44 @@ static void on_progress(void *arg)
     loop_wake_send(run->runs->wake);
 }
 
-static void measure(struct run *run, struct zc_result *result)
-{
-    const struct runs_params *runs = &run->runs->params;
-    struct zc_measure_params params = {
-        .device = runs->device, .options = run->options, .host = run->host, .port = run->port, .cancel_fd = run->cancel_fd,
-        .cancel = &run->cancel, .thread_allocations = runs->thread_allocations, .wake = on_progress, .wake_arg = run,
-        .progress = &run->progress,
-    };
-    runs->measure(&params, result);
-}
-
-/* The result of a run that was cancelled in the queue. */
+/* The result of a run that ends before it is measured, with result->error filled. */
 static void not_measured(struct run *run, struct zc_result *result)
 {
-    result->state = ZC_RUN_CANCELLED;
+    result->state = result->error.kind == ZC_ERR_CANCELLED ? ZC_RUN_CANCELLED : ZC_RUN_FAILED;
     result->config = run->options;
     result->validation.mode = run->options.validate;
     snprintf(result->peer.host, sizeof result->peer.host, "%s", run->host);
     result->peer.port = run->port;
-    zc_error_set(&result->error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "cancelled in the queue");
+}
+
+/* A device that a run names and that is not the daemon's is opened for this run alone. NULL in *own: there is none to close. */
+static int open_device(const struct run *run, const struct zc_device **device, struct zc_device **own, struct zc_error *err)
+{
+    const char *name = run->options.device;
+    *device = run->runs->params.device;
+    *own = NULL;
+    if (strcmp(name, "auto") == 0 || strcmp(name, zc_device_info(*device)->name) == 0)
+        return 0;
+    const int failed = zc_device_open(name, own, err);
+    *device = *own;
+    return failed;
+}
+
+static void measure(struct run *run, struct zc_result *result)
+{
+    const struct runs_params *runs = &run->runs->params;
+    struct zc_measure_params params = {
+        .options = run->options, .host = run->host, .port = run->port, .cancel_fd = run->cancel_fd,
+        .cancel = &run->cancel, .thread_allocations = runs->thread_allocations, .wake = on_progress, .wake_arg = run,
+        .progress = &run->progress,
+    };
+    struct zc_device *own;
+    if (open_device(run, &params.device, &own, &result->error) != 0) {
+        not_measured(run, result);
+        return;
+    }
+    runs->measure(&params, result);
+    zc_device_close(own);
 }
 
 static void *run_thread(void *arg)
@@ -132,10 +150,12 @@ static void *run_thread(void *arg)
     struct run *run = arg;
     struct zc_result result;
     zc_result_init(&result);
-    if (run->stage == RUN_CANCELLING)
-        not_measured(run, &result);
-    else
+    if (run->stage != RUN_CANCELLING) {
         measure(run, &result);
+    } else {
+        zc_error_set(&result.error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "cancelled in the queue");
+        not_measured(run, &result);
+    }
     memcpy(result.id, run->id, sizeof run->id);
     run->state = result.state;
     run->error = result.error;

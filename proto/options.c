@@ -17,6 +17,9 @@ const char *const zc_validate_names[] = {
 const char *const zc_wait_names[] = { [ZC_WAIT_POLL] = "poll", [ZC_WAIT_EVENT] = "event", NULL };
 const char *const zc_offset_names[] = { [ZC_OFFSET_ROTATE] = "rotate", [ZC_OFFSET_FIXED] = "fixed", NULL };
 const char *const zc_buffers_names[] = { [ZC_BUFFERS_REUSE] = "reuse", [ZC_BUFFERS_FRESH] = "fresh", NULL };
+const char *const zc_relaxed_ordering_names[] = {
+    [ZC_RELAXED_AUTO] = "auto", [ZC_RELAXED_ON] = "on", [ZC_RELAXED_OFF] = "off", NULL,
+};
 const char *const zc_pages_names[] = {
     [ZC_PAGES_DEFAULT] = "default", [ZC_PAGES_THP] = "thp", [ZC_PAGES_2M] = "2m", [ZC_PAGES_1G] = "1g", NULL,
 };
@@ -81,6 +84,13 @@ static const struct zc_option table[] = {
     { .name = "pages", .metavar = "default|thp|2m|1g", .type = ZC_OPTION_CHOICE, .field = FIELD(pages),
       .default_text = "default", .choices = zc_pages_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "pages of user buffers and staging memory" },
+    { .name = "relaxed_ordering", .metavar = "on|off|auto", .type = ZC_OPTION_CHOICE, .field = FIELD(relaxed_ordering),
+      .default_text = "auto", .choices = zc_relaxed_ordering_names, .strategies = ZC_ALL_STRATEGIES,
+      .help = "let PCIe writes pass each other (IBV_ACCESS_RELAXED_ORDERING)" },
+    { .name = "tos", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(tos), .default_text = "0", .min = 0, .max = 255,
+      .strategies = ZC_ALL_STRATEGIES, .help = "type of service of the packets; 0 is the system's choice" },
+    { .name = "device", .metavar = "NAME", .type = ZC_OPTION_TEXT, .field = FIELD(device), .default_text = "auto",
+      .max = ZC_DEVICE_MAX, .strategies = ZC_ALL_STRATEGIES, .help = "RDMA device that reads; auto is the daemon's own" },
     { .name = "numa", .metavar = "auto|N|none", .type = ZC_OPTION_TEXT, .field = FIELD(numa), .default_text = "auto",
       .max = ZC_NUMA_MAX, .strategies = ZC_ALL_STRATEGIES, .help = "NUMA node of all threads and memory; auto is the device's" },
 };

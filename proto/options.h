@@ -14,9 +14,10 @@ enum zc_validate { ZC_VALIDATE_NONE, ZC_VALIDATE_FIRST, ZC_VALIDATE_ALL };
 enum zc_wait { ZC_WAIT_POLL, ZC_WAIT_EVENT };
 enum zc_offset { ZC_OFFSET_ROTATE, ZC_OFFSET_FIXED };
 enum zc_buffers { ZC_BUFFERS_REUSE, ZC_BUFFERS_FRESH };
+enum zc_relaxed_ordering { ZC_RELAXED_AUTO, ZC_RELAXED_ON, ZC_RELAXED_OFF };
 enum zc_pages { ZC_PAGES_DEFAULT, ZC_PAGES_THP, ZC_PAGES_2M, ZC_PAGES_1G };
 
-enum { ZC_PEER_MAX = 256, ZC_NUMA_MAX = 16 };
+enum { ZC_PEER_MAX = 256, ZC_NUMA_MAX = 16, ZC_DEVICE_MAX = 64 };
 
 struct zc_run_options {
     int strategy;                 /* enum zc_strategy_id; -1 until set: it has no default */
@@ -40,6 +41,9 @@ struct zc_run_options {
     int buffers;                  /* enum zc_buffers: user buffers touched before the clock starts, or never touched */
     bool consume;                 /* read the bytes once after they are available */
     int pages;                    /* enum zc_pages: of user buffers and staging memory */
+    int relaxed_ordering;         /* enum zc_relaxed_ordering: of every MR for data */
+    uint64_t tos;                 /* type of service of the packets; 0: the system's choice */
+    char device[ZC_DEVICE_MAX];   /* "auto": the daemon's */
     char numa[ZC_NUMA_MAX];       /* "auto", "none" or a node's number: where threads and memory belong */
 };
 
@@ -94,6 +98,7 @@ extern const char *const zc_wait_names[];
 extern const char *const zc_offset_names[];
 extern const char *const zc_buffers_names[];
 extern const char *const zc_pages_names[];
+extern const char *const zc_relaxed_ordering_names[];
 
 void zc_run_options_init(struct zc_run_options *options);
 

@@ -41,6 +41,7 @@ static void terms_init(struct zc_terms *terms)
     terms->memory_max_bytes = terms->max_read_bytes = terms->page_bytes = ZC_UNMEASURED;
     terms->wait = -1;
     terms->memory_numa_node = terms->thread_numa_node = -1;
+    terms->relaxed_ordering = -1;
 }
 
 void zc_result_init(struct zc_result *result)

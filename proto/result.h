@@ -103,6 +103,7 @@ struct zc_terms {
     uint32_t qps, outstanding_reads;    /* READs in flight a QP, negotiated */
     uint64_t max_read_bytes;            /* of one READ */
     int memory_numa_node, thread_numa_node; /* -1: not bound */
+    int relaxed_ordering;               /* 1: every MR for data was registered with it; -1: the run ended before */
     char placement[160];                /* the same in words, with the reason; "" if the run ended before */
 };
 

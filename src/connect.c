@@ -67,10 +67,26 @@ static int left_ms(const struct zc_connection *c)
     return c->deadline_ns > now_ns ? (int)((c->deadline_ns - now_ns) / 1000000u) + 1 : 1;
 }
 
+/* The device's own address, if it is to be the source and speaks the peer's version of IP. */
+static struct sockaddr *source(struct zc_connection *c, const struct sockaddr *peer)
+{
+    struct sockaddr *const from = (struct sockaddr *)&c->from.list[0];
+    return c->from.count > 0 && from->sa_family == peer->sa_family ? from : NULL;
+}
+
+/* Before the address is resolved: the route and the QP take it over. */
+static int set_tos(const struct zc_connection *c, struct rdma_cm_id *id, struct zc_error *err)
+{
+    uint8_t tos = c->tos;
+    if (tos == 0 || rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) == 0)
+        return 0;
+    return zc_error_set(err, ZC_ERR_DEVICE, errno ? -errno : -EIO, "tos", "rdma_cm refuses the type of service %u: %m", tos);
+}
+
 static int resolve(struct zc_connection *c, struct rdma_cm_id *id, struct sockaddr *address, struct zc_error *err)
 {
     struct zc_cm_event event;
-    if (rdma_resolve_addr(id, NULL, address, left_ms(c)) != 0)
+    if (rdma_resolve_addr(id, source(c, address), address, left_ms(c)) != 0)
         return route_error(c, errno, err);
     int rc = next_event(c, id, &event, err);
     if (rc)
@@ -186,7 +202,9 @@ int connect_qp(struct zc_connection *c, uint32_t index, struct sockaddr *address
     int rc = zc_cm_id_create(c->channel, c, &id, err);
     if (rc)
         return rc;
-    rc = resolve(c, id, address, err);
+    rc = set_tos(c, id, err);
+    if (rc == 0)
+        rc = resolve(c, id, address, err);
     if (rc)
         goto destroy_id;
 

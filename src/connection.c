@@ -213,6 +213,15 @@ static int connect_all(struct zc_connection *c, const char *host, struct zc_erro
     return rc;
 }
 
+static int find_source(struct zc_connection *c, struct zc_error *err)
+{
+    const struct zc_device_info *info = zc_device_info(c->device);
+    if (!info->address[0])
+        return zc_error_set(err, ZC_ERR_DEVICE, -EADDRNOTAVAIL, "device", "%s port %u has no IP address to connect from", info->name,
+                            info->port);
+    return zc_resolve(info->address, 0, c->deadline_ns, c->cancel_fd, &c->from, err);
+}
+
 int zc_connection_open(const struct zc_device *device, const struct zc_connection_params *params, struct zc_connection **connection,
                        struct zc_error *err)
 {
@@ -229,11 +238,14 @@ int zc_connection_open(const struct zc_device *device, const struct zc_connectio
     c->outstanding_reads = zc_cm_initiator_depth(device);
     c->port = params->port;
     c->timeout_ms = params->timeout_ms;
+    c->tos = params->tos;
     c->deadline_ns = zc_now_ns() + (uint64_t)params->timeout_ms * 1000000u;
     c->cancel_fd = params->cancel_fd;
     snprintf(c->name, sizeof(c->name), strchr(params->host, ':') ? "[%s]:%u" : "%s:%u", params->host, params->port);
 
     int rc = set_up(c, err);
+    if (rc == 0 && params->from_device)
+        rc = find_source(c, err);
     if (rc == 0)
         rc = connect_all(c, params->host, err);
     if (rc == 0)

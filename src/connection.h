@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "completion.h"
@@ -23,6 +24,8 @@ struct zc_connection_params {
     uint32_t qps;                   /* 1.. */
     uint32_t send_slots;            /* READs that one QP must be able to hold */
     uint32_t timeout_ms;            /* for the whole set-up */
+    uint8_t tos;                    /* type of service of the packets: RDMA_OPTION_ID_TOS; 0: the system's choice */
+    bool from_device;               /* leave from the device's own address, whatever route the system would take */
     int cancel_fd;                  /* readable: give up with ZC_ERR_CANCELLED; -1: none */
     struct zc_completion *completion;   /* data completions of all QPs; borrowed, outlives the connection,
                                        serves one connection at a time */

@@ -34,6 +34,8 @@ struct zc_connection {
     char name[CONNECTION_NAME_MAX];         /* HOST:PORT as asked for: every message has it */
     uint16_t port;
     uint32_t timeout_ms;
+    uint8_t tos;
+    struct zc_addresses from;               /* count 0: the system chooses */
     uint64_t deadline_ns;
     int cancel_fd;
 

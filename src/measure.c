@@ -70,16 +70,6 @@ static uint32_t send_slots(const struct zc_device_info *device, uint32_t qps)
     return (uint32_t)slots;
 }
 
-/* Before anything of the run exists: what it allocates and the threads that it starts follow this one. */
-static int run_place(struct zc_run *run)
-{
-    const struct zc_measure_params *const params = run->params;
-    const int rc = zc_placement_create(params->options.numa, zc_device_info(params->device), &run->placement, &run->result->error);
-    if (rc == 0 && zc_placement_node(run->placement) >= 0)
-        run->threads_bound = zc_placement_apply(run->placement) == 0;
-    return rc;
-}
-
 static int run_connect(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
@@ -92,6 +82,7 @@ static int run_connect(struct zc_run *run)
         return rc;
     const struct zc_connection_params connection = {
         .host = params->host, .port = params->port, .qps = qps, .send_slots = run->send_slots, .timeout_ms = CONNECT_TIMEOUT_MS,
+        .tos = (uint8_t)params->options.tos, .from_device = strcmp(params->options.device, "auto") != 0,
         .cancel_fd = params->cancel_fd, .completion = run->completion,
     };
     rc = zc_connection_open(params->device, &connection, &run->connection, err);
@@ -109,20 +100,12 @@ static int run_connect(struct zc_run *run)
     return 0;
 }
 
-/* Distance of two user buffers. Fresh ones are whole pages of their kind, because only whole ones are discarded. */
-static uint64_t buffer_stride(const struct zc_run_options *options)
-{
-    const uint64_t page = options->buffers == ZC_BUFFERS_FRESH ? zc_pages_bytes((enum zc_pages)options->pages) : 0;
-    const uint64_t stride = zc_load_stride(options->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-    return page ? (stride + page - 1) / page * page : stride;
-}
-
 /* Depth and footprint. The footprint is rounded down to whole buffers, and there are never fewer than requests in flight. */
 static void run_plan(struct zc_run *run)
 {
     const struct zc_run_options *const options = &run->params->options;
     struct zc_terms *const terms = &run->result->terms;
-    const uint64_t stride = buffer_stride(options);
+    const uint64_t stride = zc_run_buffer_stride(options);
     const uint64_t most = max_u64(terms->memory_max_bytes / stride, 1);
     terms->inflight = run->strategy->execution->one_request ? 1 : min_u64(most, options->operations_max);
     terms->buffers = min_u64(max_u64(options->footprint_bytes / stride, terms->inflight), most);
@@ -151,7 +134,7 @@ static int create_pipeline(struct zc_run *run)
     const struct zc_pipeline_params pipeline = {
         .strategy = run->strategy, .options = &params->options, .depth = (uint32_t)run->result->terms.inflight,
         .device = params->device, .completion = run->completion, .connection = run->connection,
-        .send_slots = run->send_slots, .user = &run->user, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
+        .send_slots = run->send_slots, .user = &run->user, .mr_access = run->mr_access, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
         .cancel = params->cancel, .thread_allocations = params->thread_allocations, .idle = zc_load_idle, .idle_arg = &run->load,
     };
     return zc_pipeline_create(&pipeline, &run->pipeline, &run->result->error);
@@ -166,24 +149,16 @@ static int run_set_up(struct zc_run *run)
     run_plan(run);
     int rc = create_records(run);
     if (rc == 0)
-        rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)options->pages, zc_placement_node(run->placement),
-                                    &run->user, &result->error);
+        rc = zc_run_create_buffers(run);
     if (rc == 0)
         rc = create_pipeline(run);
     if (rc < 0)
         return rc;
     zc_pipeline_terms(run->pipeline, terms);
-    terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
-    terms->page_bytes = run->user.page_bytes;
-    terms->memory_numa_node = run->user.numa_node;
-    terms->thread_numa_node = run->threads_bound ? zc_placement_node(run->placement) : -1;
-    zc_placement_text(run->placement, run->threads_bound, run->user.numa_node >= 0, terms->placement, sizeof terms->placement);
 
     zc_load_init(&run->load, run->pipeline, options->size_bytes, run->user.address, terms->buffers, result->peer.region_bytes,
                  options->offset == ZC_OFFSET_ROTATE);
-    if (options->buffers == ZC_BUFFERS_FRESH)
-        zc_load_fresh(&run->load, run->user.page_bytes);
-    run->load.consume = options->consume;
+    zc_run_load_terms(run);
     run->load.cancel = run->params->cancel;
     run->load.tick_interval_ns = TICK_NS;
     run->load.tick = zc_run_tick;
@@ -208,7 +183,7 @@ static void run_release(struct zc_run *run)
 /* Latency before throughput: what is measured one at a time comes before the caches and queues are filled. The two short passes
  * are last, because they time every stage and sleep. */
 static int (*const steps[])(struct zc_run *run) = {
-    run_prepare, run_place, run_connect, run_set_up, zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
+    run_prepare, zc_run_place, zc_run_relax, run_connect, run_set_up, zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
 };
 
 static bool cancelled(const struct zc_measure_params *params)

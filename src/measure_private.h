@@ -18,6 +18,7 @@ struct zc_run {
 
     struct zc_placement *placement;
     bool threads_bound;
+    int mr_access;                      /* of every MR for data, besides IBV_ACCESS_LOCAL_WRITE */
     struct zc_completion *completion;
     struct zc_connection *connection;
     uint32_t send_slots;                /* a QP */
@@ -35,6 +36,15 @@ struct zc_run {
     struct zc_pipeline_use opened_use;      /* when the window opened, */
     uint64_t opened_allocations;            /* and of the run's own thread */
 };
+
+/* terms.c. Steps of the set-up, each a negative errno with result->error filled on failure. */
+int zc_run_place(struct zc_run *run);
+int zc_run_relax(struct zc_run *run);
+int zc_run_create_buffers(struct zc_run *run);      /* once terms.footprint_bytes is known */
+/* Distance of two user buffers. Fresh ones are whole pages of their kind, because only whole ones are discarded. */
+uint64_t zc_run_buffer_stride(const struct zc_run_options *options);
+/* What of it the load does: fresh buffers, consuming. */
+void zc_run_load_terms(struct zc_run *run);
 
 /* The measuring steps, each a negative errno with result->error filled on failure. A step that the options skip does nothing. */
 int zc_run_validate(struct zc_run *run);

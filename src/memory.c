@@ -240,3 +240,19 @@ int zc_mr_deregister(struct ibv_mr *mr)
     zc_count(&zc_counters.mr_bytes, -length_bytes);
     return 0;
 }
+
+int zc_mr_probe(const struct zc_device *device, int access)
+{
+    struct zc_buffer page;
+    struct zc_error err;
+    struct ibv_mr *mr;
+    int rc = zc_buffer_create(1, -1, &page, &err);
+    if (rc < 0)
+        return rc;
+    mr = ibv_reg_mr(zc_device_pd(device), page.address, page.mapped_bytes, (unsigned)access);
+    rc = mr ? 0 : errno ? -errno : -EIO;
+    if (mr && ibv_dereg_mr(mr) != 0)
+        return -EIO;    /* it stays pinned, and so the page stays mapped */
+    zc_buffer_destroy(&page);
+    return rc;
+}

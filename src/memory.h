@@ -39,6 +39,8 @@ uint64_t zc_buffer_huge_bytes(const struct zc_buffer *buffer);
  * many bytes this process holds registered already). `what` names the memory in the message, such as "staging memory". */
 int zc_mr_register(const struct zc_device *device, void *address, size_t length_bytes, int access, const char *what,
                    struct ibv_mr **mr, struct zc_error *err);
+/* Would the device register memory with this access? Registers a page to find out. 0 or a negative errno. */
+int zc_mr_probe(const struct zc_device *device, int access);
 /* ibv_dereg_mr(3) with counting. NULL is allowed. 0, or a negative errno: the memory is still registered and counted. */
 int zc_mr_deregister(struct ibv_mr *mr);
 

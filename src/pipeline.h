@@ -110,6 +110,7 @@ struct zc_pipeline_params {
     struct zc_connection *connection;       /* borrowed; see zc_pipeline_destroy() */
     uint32_t send_slots;                    /* what the connection was opened with */
     const struct zc_buffer *user;           /* all user buffers, for memory that is registered at set-up */
+    int mr_access;                          /* of MRs for data, besides IBV_ACCESS_LOCAL_WRITE */
     int numa_node;                          /* for the pipeline's own memory; -1: anywhere */
     int cancel_fd;                          /* readable when *cancel is set; -1: none */
     const atomic_bool *cancel;              /* NULL: cannot be cancelled */

@@ -122,6 +122,11 @@ static inline void zc_lap_wait(struct zc_pipeline *pipeline, bool flying)
         pipeline->laps.last_ns = zc_now_ns();
 }
 
+static inline int zc_pipeline_mr_access(const struct zc_pipeline *pipeline)
+{
+    return IBV_ACCESS_LOCAL_WRITE | pipeline->params.mr_access;
+}
+
 static inline bool zc_pipeline_cancelled(const struct zc_pipeline *pipeline)
 {
     return pipeline->params.cancel && atomic_load_explicit(pipeline->params.cancel, memory_order_relaxed);

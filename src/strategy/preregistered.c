@@ -6,7 +6,7 @@ static int preregistered_setup(struct zc_pipeline *pipeline, struct zc_error *er
 {
     const struct zc_buffer *const user = pipeline->params.user;
     struct ibv_mr *mr;
-    const int rc = zc_mr_register(pipeline->params.device, user->address, user->length_bytes, IBV_ACCESS_LOCAL_WRITE, "user buffers",
+    const int rc = zc_mr_register(pipeline->params.device, user->address, user->length_bytes, zc_pipeline_mr_access(pipeline), "user buffers",
                                   &mr, err);
     if (rc == 0)
         pipeline->memory = mr;

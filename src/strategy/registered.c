@@ -45,7 +45,7 @@ static int registered_before(struct zc_pipeline *pipeline, struct zc_chunk *chun
     struct zc_error err;
     struct ibv_mr *mr;
     const uint64_t before = allocations(pipeline);
-    const int rc = zc_mr_register(pipeline->params.device, chunk->user, chunk->length_bytes, IBV_ACCESS_LOCAL_WRITE,
+    const int rc = zc_mr_register(pipeline->params.device, chunk->user, chunk->length_bytes, zc_pipeline_mr_access(pipeline),
                                   "the user's buffer", &mr, &err);
     count_allocations(pipeline, before);
     if (rc < 0)

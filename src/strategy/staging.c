@@ -43,7 +43,7 @@ static int staging_setup(struct zc_pipeline *pipeline, struct zc_error *err)
                                           &staging->buffer, err);
     if (rc < 0)
         return rc;
-    return zc_mr_register(pipeline->params.device, staging->buffer.address, staging->buffer.length_bytes, IBV_ACCESS_LOCAL_WRITE,
+    return zc_mr_register(pipeline->params.device, staging->buffer.address, staging->buffer.length_bytes, zc_pipeline_mr_access(pipeline),
                           "staging memory", &staging->mr, err);
 }
 

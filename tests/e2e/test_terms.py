@@ -118,3 +118,33 @@ def test_placement_on_a_node_that_does_not_exist(daemon):
     done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--numa", "near", status=2)
     assert "numa" in one_line(done.stderr)
     daemon.serves()
+
+
+@pytest.mark.parametrize("strategy", ("copy_blocking", "naive_blocking", "ideal_blocking"))
+def test_relaxed_ordering(daemon, check_schema, strategy):
+    """Every kind of memory is registered with it, or without."""
+    for asked, expected in (("auto", True), ("on", True), ("off", False)):
+        document = json.loads(daemon.zcctl("--json", "run", "--strategy", strategy, "--peer", "self", *SHORT, "--skip-latency",
+                                           "--validate", "first", "--relaxed-ordering", asked).stdout)
+        check_schema(document)
+        assert document["config"]["relaxed_ordering"] == asked
+        assert document["terms"]["relaxed_ordering"] is expected
+
+
+def test_type_of_service(daemon, check_schema):
+    document = daemon.run(*SHORT, "--skip-latency", "--tos", "104")
+    check_schema(document)
+    assert document["config"]["tos"] == 104
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", "--tos", "256", status=2)
+    assert "tos" in one_line(done.stderr)
+
+
+def test_device_by_name(daemon, check_schema):
+    """The daemon's own, by name; and one that does not exist, refused by its name while the daemon goes on."""
+    [name, *_] = [device["name"] for device in daemon.call("device.list")["devices"] if device["port_state"] == "ACTIVE"]
+    document = daemon.run(*SHORT, "--device", name)
+    check_schema(document)
+    assert document["config"]["device"] == document["environment"]["device"]["name"] == name
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--device", "mlx9_9", status=1)
+    assert "mlx9_9" in one_line(done.stderr) and name in done.stderr
+    daemon.serves()

@@ -57,6 +57,22 @@ static void test_fresh_pages(void **state)
     assert_int_equal(zc_run_options_check(&options, 0, &err), 0);
 }
 
+static void test_network(void **state)
+{
+    struct zc_run_options options = some_options();
+    struct zc_error err;
+
+    (void)state;
+    assert_string_equal(options.device, "auto");
+    assert_int_equal(options.relaxed_ordering, ZC_RELAXED_AUTO);
+    assert_int_equal(options.tos, 0);
+    give(&options, "tos", "255");
+    give(&options, "device", "mlx5_0");
+    give(&options, "relaxed_ordering", "off");
+    assert_int_equal(zc_run_options_check(&options, 0, &err), 0);
+    assert_true(zc_option_parse(zc_option_find("tos", 3), "256", &options, &err) < 0);
+}
+
 static void test_numa(void **state)
 {
     static const char *const good[] = { "auto", "none", "0", "17", "1023" }, *const bad[] = { "near", "-1", "1x", "12345", "0 " };
@@ -79,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_fresh_pages),
+        cmocka_unit_test(test_network),
         cmocka_unit_test(test_numa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

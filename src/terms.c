@@ -1,0 +1,66 @@
+/* The terms of a run that are the same for every strategy: where its threads are, how its memory is registered, how its user buffers
+ * lie. Steps and helpers of measure.c. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "measure_private.h"
+
+/* Before anything of the run exists: what it allocates and the threads that it starts follow this one. */
+int zc_run_place(struct zc_run *run)
+{
+    const struct zc_measure_params *const params = run->params;
+    const int rc = zc_placement_create(params->options.numa, zc_device_info(params->device), &run->placement, &run->result->error);
+    if (rc == 0 && zc_placement_node(run->placement) >= 0)
+        run->threads_bound = zc_placement_apply(run->placement) == 0;
+    return rc;
+}
+
+/* Relaxed ordering is one of the flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE, ibv_reg_mr(3)); whether it refuses it
+ * is asked here, whether it makes a difference is what a run measures. */
+int zc_run_relax(struct zc_run *run)
+{
+    const enum zc_relaxed_ordering asked = (enum zc_relaxed_ordering)run->params->options.relaxed_ordering;
+    run->result->terms.relaxed_ordering = 0;
+    if (asked == ZC_RELAXED_OFF)
+        return 0;
+    const int rc = zc_mr_probe(run->params->device, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+    if (rc < 0 && asked == ZC_RELAXED_ON)
+        return zc_error_set(&run->result->error, ZC_ERR_DEVICE, rc, "relaxed_ordering", "%s refuses memory with relaxed ordering: %s",
+                            zc_device_info(run->params->device)->name, strerror(-rc));
+    if (rc == 0) {
+        run->mr_access = IBV_ACCESS_RELAXED_ORDERING;
+        run->result->terms.relaxed_ordering = 1;
+    }
+    return 0;
+}
+
+uint64_t zc_run_buffer_stride(const struct zc_run_options *options)
+{
+    const uint64_t page = options->buffers == ZC_BUFFERS_FRESH ? zc_pages_bytes((enum zc_pages)options->pages) : 0;
+    const uint64_t stride = zc_load_stride(options->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    return page ? (stride + page - 1) / page * page : stride;
+}
+
+int zc_run_create_buffers(struct zc_run *run)
+{
+    struct zc_terms *const terms = &run->result->terms;
+    const int rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)run->params->options.pages,
+                                          zc_placement_node(run->placement), &run->user, &run->result->error);
+    if (rc < 0)
+        return rc;
+    terms->page_bytes = run->user.page_bytes;
+    terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
+    terms->memory_numa_node = run->user.numa_node;
+    terms->thread_numa_node = run->threads_bound ? zc_placement_node(run->placement) : -1;
+    zc_placement_text(run->placement, run->threads_bound, run->user.numa_node >= 0, terms->placement, sizeof terms->placement);
+    return 0;
+}
+
+void zc_run_load_terms(struct zc_run *run)
+{
+    const struct zc_run_options *const options = &run->params->options;
+    if (options->buffers == ZC_BUFFERS_FRESH)
+        zc_load_fresh(&run->load, run->user.page_bytes);
+    run->load.consume = options->consume;
+}
