@@ -13,7 +13,7 @@ struct args_option {
     const char *name;       /* without dashes; NULL ends a table */
     char letter;            /* 0: none */
     const char *metavar;    /* NULL for flags */
-    const char *help;
+    const char *help;       /* NULL: help does not list it */
     const char **value;     /* where the text goes, borrowed from argv; NULL for flags */
     bool *flag;             /* set to true; NULL for options with a value */
 };

@@ -2,12 +2,33 @@
 #include "command.h"
 #include "follow.h"
 #include "options_json.h"
+#include "run_all.h"
+
+#include <string.h>
+
+/* One strategy, whose name is an option like any other. */
+static int choose(struct context *context, const char *name, struct zc_run_options *options, uint64_t *given)
+{
+    size_t count;
+    const struct zc_option *strategy = zc_option_find("strategy", strlen("strategy"));
+    struct zc_error err;
+
+    if (name == NULL)
+        return 0;
+    *given |= UINT64_C(1) << (strategy - zc_options(&count));
+    if (zc_option_parse(strategy, name, options, &err) == 0)
+        return 0;
+    command_error(context, "%s", err.message);
+    return EXIT_USAGE;
+}
 
 int cmd_run(struct context *context, const struct command *command, int argc, char **argv)
 {
     struct zc_run_options options;
+    const char *strategies = NULL;
     bool detach = false;
     const struct args_option own[] = {
+        { .name = "strategy", .value = &strategies },   /* help has it in the option table */
         { .name = "detach", .help = "print the id of the run and leave it to the daemon", .flag = &detach },
         { .name = NULL },
     };
@@ -18,6 +39,15 @@ int cmd_run(struct context *context, const struct command *command, int argc, ch
     zc_run_options_init(&options);
     status = command_args(context, command, &args, argc, argv, 0, 0);
     if (status >= 0)
+        return status;
+    if (run_all_wanted(strategies) && detach) {
+        command_error(context, "--detach goes with one strategy");
+        return EXIT_USAGE;
+    }
+    if (run_all_wanted(strategies))
+        return run_all(context, &options, args.given, strategies);
+    status = choose(context, strategies, &options, &args.given);
+    if (status != 0)
         return status;
     if (zc_run_options_check(&options, args.given, &err) != 0) {
         command_error(context, "%s", err.message);

@@ -14,6 +14,7 @@
 const struct command commands[] = {
     { .name = "run", .run = cmd_run, .operands = "--strategy NAME --peer HOST", .help = "measure one strategy against one peer",
       .notes = "SIZE is a number of bytes or has a suffix: 64K, 1M, 1MiB (powers of 1024).\n"
+               "--strategy also takes names with commas between them, or all: one run after another, one table.\n"
                "Ctrl-C cancels the run and waits for its end; Ctrl-C again leaves at once.\n"
                "Exit status: 0 done, 1 the run failed or its result could not be stored, 2 usage, 3 no daemon,\n"
                "130 interrupted." },
@@ -89,7 +90,8 @@ static void print_option(FILE *out, char letter, const char *name, const char *m
 static void print_options(FILE *out, const struct args_option *options)
 {
     for (; options != NULL && options->name != NULL; options++)
-        print_option(out, options->letter, options->name, options->metavar, options->help, "");
+        if (options->help != NULL)
+            print_option(out, options->letter, options->name, options->metavar, options->help, "");
 }
 
 static void print_run_options(FILE *out)

@@ -15,11 +15,13 @@
 struct follow {
     struct context *context;
     struct client *client;
+    const char *label;              /* before the live line, or NULL */
     struct progress progress;
     int signal_fd;                  /* readable: SIGINT or SIGTERM */
     int64_t start_call, wait_call;  /* ids of the calls; 0: not sent */
     char id[ZC_ID_MAX];             /* "" until the daemon has told it */
     bool detach;
+    json_t **document;              /* where the result goes instead of being printed; NULL: it is printed */
     bool interrupted;               /* a signal came: the run is being cancelled */
     int status;                     /* exit status; -1 while it goes on */
 };
@@ -120,7 +122,16 @@ static bool measured_something(const json_t *document)
            json_is_number(member_at(document, "latency.available.count"));
 }
 
-/* Print the document and where it is; say on stderr what went wrong. */
+static void print_result(const struct context *context, json_t *document, const char *path, bool done)
+{
+    if (context->json || done || measured_something(document))
+        command_output(context)->result(context->out, document);
+    if (path != NULL && !context->json && (done || measured_something(document)))
+        fprintf(context->out, "%-12s%s\n", "stored", path);
+    fflush(context->out);
+}
+
+/* Print the document and where it is, or hand it over; say on stderr what went wrong. */
 static void on_result(struct follow *follow, json_t *answer)
 {
     struct context *context = follow->context;
@@ -131,11 +142,10 @@ static void on_result(struct follow *follow, json_t *answer)
     bool cancelled = strcmp(state, zc_run_state_names[ZC_RUN_CANCELLED]) == 0;
 
     end(follow, done ? EXIT_DONE : follow->interrupted && cancelled ? EXIT_INTERRUPTED : EXIT_FAILED);
-    if (context->json || done || measured_something(document))
-        command_output(context)->result(context->out, document);
-    if (path != NULL && !context->json && (done || measured_something(document)))
-        fprintf(context->out, "%-12s%s\n", "stored", path);
-    fflush(context->out);
+    if (follow->document != NULL)
+        *follow->document = json_incref(document);
+    else
+        print_result(context, document, path, done);
     if (cancelled)
         command_error(context, "run %s was cancelled", follow->id);
     else if (!done)
@@ -189,10 +199,10 @@ static void loop(struct follow *follow)
     }
 }
 
-/* One of `params` (stolen) and `id` is given. */
-static int follow_run(struct context *context, json_t *params, const char *id, bool detach)
+/* How to follow: a template for struct follow. One of `params` (stolen) and `id` is given. */
+static int follow_run(struct follow follow, json_t *params, const char *id)
 {
-    struct follow follow = { .context = context, .detach = detach, .status = -1 };
+    struct context *context = follow.context;
     struct zc_error err;
     enum client_status status = client_open(context->socket_path, &follow.client, &err);
 
@@ -200,7 +210,8 @@ static int follow_run(struct context *context, json_t *params, const char *id, b
         json_decref(params);
         return command_failed(context, status, &err);
     }
-    progress_init(&follow.progress, stderr);
+    follow.status = -1;
+    progress_init(&follow.progress, stderr, follow.label);
     follow.signal_fd = open_signals();
     if (id != NULL)
         join(&follow, id);
@@ -215,10 +226,15 @@ static int follow_run(struct context *context, json_t *params, const char *id, b
 
 int follow_new(struct context *context, json_t *params, bool detach)
 {
-    return follow_run(context, params, NULL, detach);
+    return follow_run((struct follow){ .context = context, .detach = detach }, params, NULL);
+}
+
+int follow_quietly(struct context *context, json_t *params, const char *label, json_t **document)
+{
+    return follow_run((struct follow){ .context = context, .label = label, .document = document }, params, NULL);
 }
 
 int follow_existing(struct context *context, const char *id)
 {
-    return follow_run(context, NULL, id, false);
+    return follow_run((struct follow){ .context = context }, NULL, id);
 }

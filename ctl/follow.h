@@ -9,6 +9,10 @@
 /* Send run.start with `params` (stolen). `detach`: print the id and leave the run alone. Returns the exit status. */
 int follow_new(struct context *context, json_t *params, bool detach);
 
+/* The same without printing the result: it goes to *document, a new reference, unless there is none. `label` stands before the live
+ * line. */
+int follow_quietly(struct context *context, json_t *params, const char *label, json_t **document);
+
 /* The rest of it for a run that exists. */
 int follow_existing(struct context *context, const char *id);
 

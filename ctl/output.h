@@ -9,6 +9,7 @@
 struct output {
     void (*started)(FILE *out, json_t *answer);     /* run.start */
     void (*result)(FILE *out, json_t *document);    /* a result document */
+    void (*comparison)(FILE *out, json_t *documents);   /* an array of result documents, one a strategy */
     void (*results)(FILE *out, json_t *answer);     /* result.list */
     void (*runs)(FILE *out, json_t *answer);        /* run.list */
     void (*stats)(FILE *out, json_t *answer);       /* stats */
@@ -20,6 +21,8 @@ struct output {
 
 extern const struct output output_text, output_json;
 
+/* The table of several (output_comparison.c). */
+void output_comparison_text(FILE *out, json_t *documents);
 /* The table of a result (output_result.c). */
 void output_result_text(FILE *out, json_t *document);
 

@@ -20,6 +20,7 @@ static void print_done(FILE *out, const char *verb, const char *what)
 const struct output output_json = {
     .started = print,
     .result = print,
+    .comparison = print,
     .results = print,
     .runs = print,
     .stats = print,

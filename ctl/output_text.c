@@ -169,6 +169,7 @@ static void print_done(FILE *out, const char *verb, const char *what)
 const struct output output_text = {
     .started = print_started,
     .result = output_result_text,
+    .comparison = output_comparison_text,
     .results = print_results,
     .runs = print_runs,
     .stats = print_stats,

@@ -12,11 +12,11 @@
 
 enum { BAR = 24, DEFAULT_WIDTH = 80 };
 
-void progress_init(struct progress *progress, FILE *out)
+void progress_init(struct progress *progress, FILE *out, const char *label)
 {
     const char *terminal = getenv("TERM");
 
-    *progress = (struct progress){ .out = out };
+    *progress = (struct progress){ .out = out, .label = label != NULL ? label : "" };
     progress->live = isatty(fileno(out)) && terminal != NULL && strcmp(terminal, "dumb") != 0;
 }
 
@@ -56,8 +56,9 @@ void progress_update(struct progress *progress, const json_t *params)
         return;
     if (ioctl(fileno(progress->out), TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
         width = window.ws_col;
-    progress_line(params, progress->cancelling, width, line, sizeof(line));
-    fprintf(progress->out, "\r%s\033[K", line);
+    width -= (int)strlen(progress->label);
+    progress_line(params, progress->cancelling, width > 1 ? width : 1, line, sizeof(line));
+    fprintf(progress->out, "\r%s%s\033[K", progress->label, line);
     fflush(progress->out);
     progress->drawn = true;
 }

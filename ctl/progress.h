@@ -8,12 +8,13 @@
 
 struct progress {
     FILE *out;
+    const char *label;  /* before the line; "" if none */
     bool live;      /* draw at all */
     bool drawn;     /* a line stands there now */
     bool cancelling;
 };
 
-void progress_init(struct progress *progress, FILE *out);
+void progress_init(struct progress *progress, FILE *out, const char *label);    /* label NULL: none; borrowed */
 void progress_update(struct progress *progress, const json_t *params);  /* of a run.progress notification */
 void progress_cancelling(struct progress *progress);    /* from now on the line says so */
 void progress_clear(struct progress *progress);         /* before anything else is printed */

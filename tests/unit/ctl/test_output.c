@@ -1,6 +1,7 @@
 /* The tables against what a person should read: figures, "-" for what was not measured (never 0.00), at most 100 columns. */
 #include "../proto/unit.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +152,41 @@ static void test_full_result(void **state)
     zc_result_destroy(&result);
 }
 
+static json_t *one_of_several(int strategy, uint64_t bytes, uint64_t registrations)
+{
+    struct zc_result result;
+    json_t *document;
+
+    fill(&result);
+    fill_measured(&result);
+    result.config.strategy = strategy;
+    result.throughput.bytes = bytes;
+    result.cost.registrations = registrations;
+    if (bytes == 0) {
+        result.state = ZC_RUN_FAILED;
+        zc_error_set(&result.error, ZC_ERR_PEER, -ENOTCONN, NULL, "the peer is gone");
+        result.throughput.measured = false;
+        result.available.count = result.reclaimed.count = 0;
+        result.cost.registrations = ZC_UNMEASURED;
+        result.cost.measured = false;
+    }
+    document = zc_result_to_json(&result);
+    zc_result_destroy(&result);
+    return document;
+}
+
+static void test_comparison(void **state)
+{
+    json_t *documents = json_array();
+
+    (void)state;
+    json_array_append_new(documents, one_of_several(ZC_COPY_BLOCKING, UINT64_C(5) << 30, 0));
+    json_array_append_new(documents, one_of_several(ZC_NAIVE_BLOCKING, UINT64_C(1) << 30, 1024));
+    json_array_append_new(documents, one_of_several(ZC_PIPELINE_BLOCKING, 0, 0));
+    json_array_append_new(documents, one_of_several(ZC_IDEAL_BLOCKING, UINT64_C(8) << 30, 0));
+    expect(output_text.comparison, documents, "comparison");
+}
+
 static void test_hardware_result(void **state)
 {
     struct zc_result result;
@@ -277,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_result),
+        cmocka_unit_test(test_comparison),
         cmocka_unit_test(test_hardware_result),
         cmocka_unit_test(test_failed_result),
         cmocka_unit_test(test_bad_validation),

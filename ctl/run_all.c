@@ -1,0 +1,157 @@
+/* See run_all.h. */
+#include "run_all.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "follow.h"
+#include "options_json.h"
+
+enum { RUNS_MAX = 32 };
+
+struct plan {
+    struct zc_run_options options;
+    uint64_t given;
+};
+
+/* What is run, in its order. */
+struct plans {
+    struct plan list[RUNS_MAX];
+    size_t count;
+};
+
+bool run_all_wanted(const char *strategies)
+{
+    return strategies != NULL && (strcmp(strategies, "all") == 0 || strchr(strategies, ',') != NULL);
+}
+
+static uint64_t bit_of(const char *name)
+{
+    size_t count;
+
+    return UINT64_C(1) << (zc_option_find(name, strlen(name)) - zc_options(&count));
+}
+
+static void leave_out(struct context *context, struct plan *plan, const struct zc_option *option, uint64_t bit)
+{
+    char dashed[40];
+    size_t length = 0;
+
+    for (; option->name[length] != '\0' && length < sizeof(dashed) - 1; length++)
+        dashed[length] = option->name[length] == '_' ? '-' : option->name[length];
+    dashed[length] = '\0';
+    plan->given &= ~bit;
+    command_error(context, "%s does not take --%s: left out", zc_strategy_names[plan->options.strategy], dashed);
+}
+
+/* Only what was given travels, so that the daemon's defaults fill the rest. */
+static void fit_options(struct context *context, struct plan *plan)
+{
+    bool preregistered = zc_strategy_infos[plan->options.strategy].memory == ZC_MEMORY_PREREGISTERED;
+    size_t count;
+    const struct zc_option *table = zc_options(&count);
+
+    for (size_t i = 0; i < count; i++)
+        if ((plan->given >> i & 1) != 0 && !zc_option_taken(&table[i], plan->options.strategy))
+            leave_out(context, plan, &table[i], UINT64_C(1) << i);
+    if (preregistered && plan->options.buffers == ZC_BUFFERS_FRESH) {   /* registered beforehand is not fresh */
+        leave_out(context, plan, zc_option_find("buffers", 7), bit_of("buffers"));
+        plan->options.buffers = ZC_BUFFERS_REUSE;
+    }
+}
+
+/* 0, or an exit status with everything said. */
+static int add(struct context *context, struct plans *plans, const struct zc_run_options *options, uint64_t given, int strategy)
+{
+    struct plan *plan = &plans->list[plans->count];
+    struct zc_run_options checked;
+    struct zc_error err;
+
+    if (zc_strategy_infos[strategy].memory == ZC_MEMORY_PREREGISTERED && !options->skip_validation &&
+        (given & bit_of("validate")) == 0) {
+        command_error(context, "%s is left out: it wants --skip-validation, or --validate first or all",
+                      zc_strategy_names[strategy]);
+        return 0;
+    }
+    if (plans->count == RUNS_MAX) {
+        command_error(context, "more than %d runs in one command", RUNS_MAX);
+        return EXIT_USAGE;
+    }
+    *plan = (struct plan){ .options = *options, .given = given | bit_of("strategy") };
+    plan->options.strategy = strategy;
+    fit_options(context, plan);
+    checked = plan->options;
+    if (zc_run_options_check(&checked, plan->given, &err) != 0) {
+        command_error(context, "%s", err.message);
+        return EXIT_USAGE;
+    }
+    plans->count++;
+    return 0;
+}
+
+static int plan_list(struct context *context, struct plans *plans, const struct zc_run_options *options, uint64_t given,
+                     const char *strategies)
+{
+    for (;;) {
+        size_t length = strcspn(strategies, ",");
+        struct zc_run_options one = *options;
+        struct zc_error err;
+        char name[64];
+        int status;
+
+        snprintf(name, sizeof(name), "%.*s", (int)length, strategies);
+        if (zc_option_parse(zc_option_find("strategy", 8), name, &one, &err) != 0) {
+            command_error(context, "%s", err.message);
+            return EXIT_USAGE;
+        }
+        status = add(context, plans, options, given, one.strategy);
+        if (status != 0 || strategies[length] == '\0')
+            return status;
+        strategies += length + 1;
+    }
+}
+
+static int make_plans(struct context *context, struct plans *plans, const struct zc_run_options *options, uint64_t given,
+                      const char *strategies)
+{
+    int status = 0;
+
+    if (strcmp(strategies, "all") != 0)
+        status = plan_list(context, plans, options, given, strategies);
+    else
+        for (int i = 0; status == 0 && i < ZC_STRATEGY_COUNT; i++)
+            status = add(context, plans, options, given, i);
+    if (status == 0 && plans->count == 0) {
+        command_error(context, "nothing is left to run");
+        status = EXIT_USAGE;
+    }
+    return status;
+}
+
+int run_all(struct context *context, const struct zc_run_options *options, uint64_t given, const char *strategies)
+{
+    struct plans plans = { .count = 0 };
+    json_t *documents;
+    int status = make_plans(context, &plans, options, given, strategies);
+
+    if (status != 0)
+        return status;
+    documents = json_array();
+    for (size_t i = 0; i < plans.count && status != EXIT_INTERRUPTED && status != EXIT_UNREACHABLE; i++) {
+        struct plan *plan = &plans.list[i];
+        json_t *document = NULL;
+        char label[96];
+        int one;
+
+        snprintf(label, sizeof(label), "%zu/%zu %s ", i + 1, plans.count, zc_strategy_names[plan->options.strategy]);
+        one = follow_quietly(context, zc_run_options_to_json_given(&plan->options, plan->given), label, &document);
+        if (document != NULL)
+            json_array_append_new(documents, document);
+        if (one != EXIT_DONE)
+            status = one == EXIT_INTERRUPTED || one == EXIT_UNREACHABLE ? one : EXIT_FAILED;
+    }
+    if (context->json || json_array_size(documents) > 0)
+        command_output(context)->comparison(context->out, documents);
+    json_decref(documents);
+    return status;
+}
