@@ -29,11 +29,28 @@ static void disconnect(const void *arg)
     say("%s", error_name(rdma_disconnect(client.id)));
     say("client %s", outcome(client.cq, 9));
     side_take(&server, RDMA_CM_EVENT_DISCONNECTED);
+    say("server %s", state_name(state_of(server.id->qp)));
     need(rdma_disconnect(server.id), "rdma_disconnect of the server");
     say("server %s", outcome(server.cq, 9));
     side_take(&client, RDMA_CM_EVENT_DISCONNECTED);
     say("both DISCONNECTED");
     say("%s/%s", state_name(state_of(client.id->qp)), state_name(state_of(server.id->qp)));
+}
+
+/* Whoever disconnects is told when the other side has answered, which it does by its own rdma_disconnect(). */
+static void disconnect_answered(const void *arg)
+{
+    struct side server, client;
+    (void)arg;
+    side_connect(&server, &client, NULL);
+    need(rdma_disconnect(client.id), "rdma_disconnect");
+    side_take(&server, RDMA_CM_EVENT_DISCONNECTED);
+    struct rdma_cm_event *ev = side_any(&client, QUIET_MS);
+    say("before: %s", ev ? cm_event_name(ev->event) : "no event");
+    need(rdma_disconnect(server.id), "rdma_disconnect");
+    if (!ev)
+        ev = side_any(&client, WAIT_MS);
+    say("after: %s", ev ? cm_event_name(ev->event) : "no event");
 }
 
 /* Both at once: each is told once. */
@@ -95,7 +112,7 @@ static void unfetched(const void *arg)
     (void)arg;
     side_connect(&server, &client, NULL);
     need(rdma_disconnect(client.id), "rdma_disconnect");
-    side_take(&client, RDMA_CM_EVENT_DISCONNECTED); /* so the server has been told */
+    pause_ms(300);
     rdma_destroy_qp(server.id);
     need(rdma_destroy_id(server.id), "rdma_destroy_id");
     struct rdma_cm_event *ev = side_any(&server, QUIET_MS);
@@ -180,8 +197,10 @@ static void killed(const void *arg)
 }
 
 const struct check cm_end_checks[] = {
-    {"cm_disconnect", disconnect, "ok, client WR_FLUSH_ERR, server WR_FLUSH_ERR, both DISCONNECTED, ERR/ERR",
+    {"cm_disconnect", disconnect, "ok, client WR_FLUSH_ERR, server RTS, server WR_FLUSH_ERR, both DISCONNECTED, ERR/ERR",
      "IBA 12.9.7.2; rdma_disconnect(3)", NULL},
+    {"cm_disconnect_answered", disconnect_answered, "before: no event, after: DISCONNECTED",
+     "IBA 12.9.7.2: DREP ends the wait for it", NULL},
     {"cm_disconnect_both", disconnect_both, "both DISCONNECTED", "IBA 12.9.7.2; rdma_disconnect(3)", NULL},
     {"cm_destroy_connected", destroy_connected, "ok, DISCONNECTED", "IBA 12.9.7.2; rdma_destroy_id(3)", NULL},
     {"cm_destroy_waits_for_ack", unacknowledged, "waits, destroyed", "rdma_destroy_id(3)", NULL},

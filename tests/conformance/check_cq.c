@@ -48,7 +48,7 @@ static void arm_after(const void *arg)
     struct pair p = with_channel();
     (void)arg;
     need(post_rdma(&p, IBV_WR_RDMA_WRITE, 1, 8), "WRITE");
-    pause_ms(100);
+    pause_ms(500);
     need(ibv_req_notify_cq(p.cq[0], 0), "ibv_req_notify_cq");
     say("%s", event(&p, p.cq[0], QUIET_MS));
     need(post_rdma(&p, IBV_WR_RDMA_WRITE, 2, 8), "WRITE");
@@ -179,7 +179,7 @@ static void brim_full(const void *arg)
     pair_open(&p, &o);
     for (uint64_t i = 0; i < 32; i++)
         need(post_rdma(&p, IBV_WR_RDMA_WRITE, i, 8), "WRITE");
-    pause_ms(300);
+    pause_ms(1000);
     say("poll 5 gives %d", ibv_poll_cq(p.cq[0], 5, wc));
     say("poll 64 gives %d", ibv_poll_cq(p.cq[0], 64, wc));
     say("%s", wc[0].wr_id == 5 && wc[26].wr_id == 31 ? "in order" : "out of order");
@@ -195,7 +195,7 @@ static void resize(const void *arg)
     pair_open(&p, &o);
     for (uint64_t i = 0; i < 10; i++)
         need(post_rdma(&p, IBV_WR_RDMA_WRITE, i, 8), "WRITE");
-    pause_ms(200);
+    pause_ms(500);
     int e = ibv_resize_cq(p.cq[0], 500);
     if (e == EOPNOTSUPP || e == ENOSYS) {
         say("not offered");

@@ -74,15 +74,18 @@ static void abort_batch(const void *arg)
 
 static void inline_data(const void *arg)
 {
+    const bool *list = arg;
     struct pair p = extended();
-    char text[32] = "extended ", rest[32] = "inline";
-    (void)arg;
+    char text[32] = "extended inline", rest[32] = "inline";
     struct ibv_qp_ex *x = begin(&p);
     x->wr_id = 1;
     x->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
     ibv_wr_rdma_write(x, p.buf[1].mr->rkey, (uintptr_t)p.buf[1].p);
     struct ibv_data_buf b[2] = {{text, 9}, {rest, 7}};
-    ibv_wr_set_inline_data_list(x, 2, b);
+    if (*list)
+        ibv_wr_set_inline_data_list(x, 2, b);
+    else
+        ibv_wr_set_inline_data(x, text, 16);
     say("%s", error_name(ibv_wr_complete(x)));
     memset(text, 'x', sizeof text);
     memset(rest, 'x', sizeof rest);
@@ -214,7 +217,8 @@ static void cq_ex_unsupported(const void *arg)
 const struct check extended_checks[] = {
     {"extended_batch", batch, "ok, 3 ok, immediate, exact", WR, NULL},
     {"extended_abort", abort_batch, "nothing, then 16 ok", WR, NULL},
-    {"extended_inline", inline_data, "ok, ok, exact", WR, NULL},
+    {"extended_inline", inline_data, "ok, ok, exact", WR, &(const bool){false}},
+    {"extended_inline_list", inline_data, "ok, ok, exact", WR, &(const bool){true}},
     {"extended_atomic", atomic, "ok, right", WR, NULL},
     {"extended_too_many_sges", all_or_nothing, "EINVAL, nothing done, then ok, ok", WR ": all or nothing", SPOIL(TOO_MANY_SGES)},
     {"extended_inline_too_large", all_or_nothing, "EINVAL, nothing done, then ok, ok | ENOMEM, nothing done, then ok, ok",

@@ -158,7 +158,7 @@ static void completions_of_the_gone(const void *arg)
     struct ibv_qp *other = pair_qp(&p, 0);
     for (uint64_t i = 0; i < 8; i++)
         need(post_rdma(&p, IBV_WR_RDMA_WRITE, i, 8), "WRITE");
-    pause_ms(200);
+    pause_ms(500);
     need(ibv_destroy_qp(p.qp[0]), "ibv_destroy_qp");
     int n = ibv_poll_cq(p.cq[0], 16, wc);
     say("%s", n == 0 || n == 8 ? "all or none" : "some");

@@ -120,7 +120,7 @@ static void reregister(const void *arg)
     (void)arg;
     pair_open(&p, NULL);
     int e = ibv_rereg_mr(p.buf[1].mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE);
-    say("%s", e == 0 ? "ok" : e == IBV_REREG_MR_ERR_INPUT ? "ERR_INPUT" : "MR lost");
+    say("%s", e == 0 ? "ok" : e == IBV_REREG_MR_ERR_INPUT ? "ERR_INPUT" : e == IBV_REREG_MR_ERR_CMD ? "ERR_CMD" : "other error");
     need(post_rdma(&p, IBV_WR_RDMA_READ, 1, 100), "READ");
     say("%s", outcome(p.cq[0], 1));
 }

@@ -70,7 +70,7 @@ void fill(struct buffer *b, uint8_t seed);
 bool filled(const uint8_t *p, size_t n, uint8_t seed, size_t from); /* p holds what fill() puts at offset from */
 
 struct ibv_sge sge(const struct buffer *b, size_t at, uint32_t length);
-int post(struct ibv_qp *qp, struct ibv_send_wr wr); /* signaled; -EPROTO if it fails with the wrong bad_wr */
+int post(struct ibv_qp *qp, struct ibv_send_wr wr); /* signaled; a wrong bad_wr is said */
 int post_rdma(struct pair *p, enum ibv_wr_opcode op, uint64_t wr_id, uint32_t length); /* side 0, offset 0 to offset 0 */
 int post_send(struct pair *p, uint64_t wr_id, uint32_t length);
 int post_recv(struct pair *p, int side, uint64_t wr_id, uint32_t length);
