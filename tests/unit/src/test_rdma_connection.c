@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "peer.h"
@@ -231,6 +232,7 @@ static void child_reads_for_ever(const char *port)
     struct fixture f = {0};
     struct reader reader;
     struct zc_error err = {0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);   /* a test that failed must not leave it reading */
     if (zc_device_open(NULL, &f.device, &err))
         _exit(3);
     f.port = (uint16_t)atoi(port);
