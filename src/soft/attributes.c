@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "soft.h"
+#include "model.h"
 
 #define ZS_PART_ID 0x7a63 /* vendor_part_id: "zc" */
 
@@ -223,7 +223,7 @@ ZS_EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 void zs_device_attr(struct ibv_device_attr *a)
 {
     memset(a, 0, sizeof *a);
-    snprintf(a->fw_ver, sizeof a->fw_ver, "zcsoft-0.1.0");
+    snprintf(a->fw_ver, sizeof a->fw_ver, "zcsoft-0.1.0%s", zcsoft_model() ? "+model" : "");
     a->node_guid = a->sys_image_guid = zs_node_guid();
     a->max_mr_size = UINT64_MAX >> 1;
     a->page_size_cap = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cm.h"
+#include "model.h"
 
 #define CONNECT_NS 10000000000u  /* stream and hello */
 #define RESPONSE_NS 70000000000u /* REP: what the kernel's retries add up to */
@@ -82,7 +83,10 @@ static void queue(struct zs_conn *c, const void *data, size_t n)
 
 void zs_conn_send(struct zs_conn *c, const struct zs_cm_msg *m)
 {
-    queue(c, m, sizeof *m);
+    if (zs_faults_on[ZS_FAULT_CM] && zs_fault(ZS_FAULT_CM))
+        shutdown(c->src.fd, SHUT_RDWR); /* its end arrives as that of a peer that died */
+    else
+        queue(c, m, sizeof *m);
 }
 
 static void conn_ready(struct zs_source *s, uint32_t events);

@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "soft.h"
+#include "model.h"
 
 /* libibverbs keeps its own bookkeeping behind struct ibv_device; whoever reaches there finds zeros. */
 static struct {
@@ -89,6 +89,10 @@ struct ibv_context *zs_context_open(void)
 {
     if (!zs_usable())
         return NULL;
+    if (!zs_model_ready()) {
+        errno = EINVAL;
+        return NULL;
+    }
     struct zs_context *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;

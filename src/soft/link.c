@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "soft.h"
+#include "model.h"
 
 #define TX_SIZE 262144u
 #define TX_ROOM 65536u   /* more than this waiting: no new frames */
@@ -283,6 +283,8 @@ static void flush(struct zs_link *l)
 void zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data, size_t length)
 {
     mark_dirty(l);
+    if (zs_faults_on[ZS_FAULT_LINK] && zs_fault(ZS_FAULT_LINK))
+        l->broken = true;
     if (l->broken)
         return;
     if (length < COPY_BELOW || l->state != ZS_LINK_UP) {

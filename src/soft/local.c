@@ -1,6 +1,6 @@
 /* Queue pairs whose peer lives in the same process: the payload goes from memory to memory in one copy, a piece at a
  * time, with every check of both sides made as if it had travelled. Device thread only, dev.lock held. */
-#include "soft.h"
+#include "model.h"
 
 #define RUN_BYTES ZS_PIECE
 #define RUN_OPS 32
@@ -204,7 +204,10 @@ bool zs_local_run(struct zs_qp *qp)
     for (int n = 0; n < RUN_OPS && bytes < RUN_BYTES; n++) {
         if (qp->sq_ack == atomic_load_explicit(&qp->sq_tail, memory_order_acquire))
             return false;
-        if (!qp->send_off && zs_qp_state(qp) == IBV_QPS_SQD)
+        int state = zs_qp_state(qp);
+        if (state == IBV_QPS_ERR || (!qp->send_off && state == IBV_QPS_SQD))
+            return false;
+        if (zs_model.on && !qp->send_off && zs_model_holds(qp, oldest(qp)))
             return false;
         if (run_oldest(qp, &moved) == STEP_STOP)
             return false;

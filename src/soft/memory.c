@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "soft.h"
+#include "model.h"
 
 #define KEY_SLOT(key) ((key) >> 8)
 #define NO_SLOT UINT32_MAX
@@ -95,6 +95,8 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
         e = EINVAL;
     if (!zs_usable())
         return NULL;
+    if (!e && zs_faults_on[ZS_FAULT_REG])
+        e = zs_fault(ZS_FAULT_REG);
     struct zs_mr *mr = e ? NULL : calloc(1, sizeof *mr);
     if (!mr) {
         errno = e ? e : ENOMEM;
@@ -118,6 +120,7 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
     slot_publish(mr, access & IBV_ACCESS_ZERO_BASED ? 0 : iova, access);
     pthread_mutex_unlock(&table_lock);
     atomic_fetch_add(&zs_container(pd, struct zs_pd, pd)->users, 1);
+    zs_model_register();
     return &mr->mr;
 
 unpin:

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "soft.h"
+#include "model.h"
 
 static int check_length(const struct zs_qp *qp, const struct zs_wqe *w, uint64_t length)
 {
@@ -57,7 +57,8 @@ static int build(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send_wr *w
     w->opcode = (uint8_t)wr->opcode;
     w->flags = (uint8_t)wr->send_flags;
     w->signaled = qp->sig_all || wr->send_flags & IBV_SEND_SIGNALED;
-    w->sent = w->no_direct = false;
+    w->sent = w->no_direct = w->model_due = false;
+    w->model_ns = zs_model.on ? zs_now_ns() : 0;
     w->status = IBV_WC_SUCCESS;
     w->imm = wr->imm_data;
     switch (wr->opcode) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "soft.h"
+#include "model.h"
 
 static struct zs_qp *of(struct ibv_qp_ex *ex)
 {
@@ -37,6 +37,7 @@ static struct zs_wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uin
     w->opcode = (uint8_t)opcode;
     w->flags = (uint8_t)(ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE); /* set with the data */
     w->signaled = qp->sig_all || ex->wr_flags & IBV_SEND_SIGNALED;
+    w->model_ns = zs_model.on ? zs_now_ns() : 0;
     qp->ex_cur = w;
     return w;
 }

@@ -118,6 +118,7 @@ static void reset(struct zs_qp *qp)
     zs_unready(qp);
     zs_link_detach(qp);
     zs_timer_clear(&qp->timer);
+    zs_timer_clear(&qp->model_timer);
     zs_cq_purge(qp->send_cq, qp);
     if (qp->recv_cq != qp->send_cq)
         zs_cq_purge(qp->recv_cq, qp);

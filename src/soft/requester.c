@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "soft.h"
+#include "model.h"
 
 #define RUN_BYTES ZS_PIECE
 #define RUN_FRAMES 32
@@ -60,9 +60,20 @@ static enum ibv_wc_opcode wc_opcode(const struct zs_wqe *w)
     }
 }
 
+/* True if the script makes this request fail. What came in the same turn behind one that failed is flushed. */
+static bool scripted(struct zs_qp *qp, enum ibv_wc_status *status)
+{
+    if (*status != IBV_WC_SUCCESS)
+        return false;
+    int fault = zs_qp_state(qp) == IBV_QPS_ERR ? IBV_WC_WR_FLUSH_ERR : zs_fault(ZS_FAULT_WC);
+    *status = (enum ibv_wc_status)fault;
+    return fault != IBV_WC_SUCCESS;
+}
+
 /* w is sq[sq_ack]. */
 void zs_requester_complete(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
 {
+    bool broken = zs_faults_on[ZS_FAULT_WC] && scripted(qp, &status);
     qp->sq_ack++;
     if (psn_diff(qp->sq_ack, qp->sq_next) > 0)
         qp->sq_next = qp->sq_ack;
@@ -79,6 +90,8 @@ void zs_requester_complete(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_statu
         .is_send = true,
     };
     zs_cq_push(qp->send_cq, &e, false);
+    if (broken)
+        zs_qp_error(qp, IBV_EVENT_QP_FATAL, false);
 }
 
 void zs_requester_fail(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
@@ -350,6 +363,8 @@ static bool may_start(struct zs_qp *qp, struct zs_wqe *w)
         return false;
     if (w->flags & IBV_SEND_FENCE && qp->rd_outstanding)
         return false;
+    if (zs_model.on && zs_model_holds(qp, w))
+        return false;
     if (is_read(w) && !qp->attr.max_rd_atomic) {
         fail_in_turn(qp, w, IBV_WC_LOC_QP_OP_ERR); /* it could never be sent */
         return false;
@@ -390,7 +405,7 @@ static void after_completion(struct zs_qp *qp);
 static int64_t read_direct(struct zs_qp *qp, struct zs_wqe *w)
 {
     int64_t bytes = 0;
-    unsigned int batch = zs_direct_read_batch(qp, sq_tail(qp));
+    unsigned int batch = zs_model.on ? 0 : zs_direct_read_batch(qp, sq_tail(qp));
     for (unsigned int i = 0; i < batch; i++) {
         bytes += wqe(qp, qp->sq_ack)->length;
         qp->sq_next++;
@@ -398,7 +413,7 @@ static int64_t read_direct(struct zs_qp *qp, struct zs_wqe *w)
     }
     if (batch) {
         after_completion(qp);
-        return bytes;
+        return zs_qp_state(qp) == IBV_QPS_ERR ? -1 : bytes;
     }
     int64_t n = zs_direct_read(qp, w);
     if (zs_qp_state(qp) == IBV_QPS_ERR)
@@ -417,7 +432,7 @@ static int64_t read_direct(struct zs_qp *qp, struct zs_wqe *w)
     } else {
         qp->progress_ns = zs_now_ns();
     }
-    return n;
+    return zs_qp_state(qp) == IBV_QPS_ERR ? -1 : n;
 }
 
 /* True if there is more to send and room for it. */

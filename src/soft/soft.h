@@ -291,6 +291,8 @@ struct zs_wqe {
     bool sent; /* psn assigned */
     bool no_direct;
     uint8_t status;
+    bool model_due;    /* model.c: model_ns is when it may start, no longer when it was posted */
+    uint64_t model_ns;
 };
 
 /* A position in a list of SGEs. inline_data stands for the list when it is set. */
@@ -385,6 +387,9 @@ struct zs_qp {
     struct zs_mr_slot direct_mr;
     bool peer_here; /* the destination is in this process: local.c, no link */
     bool sq_drained_told;
+    struct zs_timer model_timer; /* model.c */
+    uint64_t *model_reads;       /* when the last READs end, a ring */
+    uint32_t model_read;
 
     /* Responder, device thread */
     struct zs_link *rlink; /* where requests came from last */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft.h"
+#include "model.h"
 
 #define QPS_A_PORT 256u
 /* Providers round a send queue up, and programs have come to need it (ib_send_lat -e asks for 1 and posts the second
@@ -106,6 +106,8 @@ static bool alloc_queues(struct zs_qp *qp, const struct ibv_qp_cap *c)
     qp->rq_sge_max = c->max_recv_sge ? c->max_recv_sge : 1;
     qp->rq = calloc(rq, sizeof *qp->rq);
     qp->rq_sges = calloc((size_t)rq * qp->rq_sge_max, sizeof *qp->rq_sges);
+    if (zs_model.on && !(qp->model_reads = calloc(ZS_MAX_RD_ATOMIC, sizeof *qp->model_reads)))
+        return false;
     return qp->sq && qp->sq_sges && qp->sq_inline && qp->rq && qp->rq_sges;
 }
 
@@ -116,6 +118,7 @@ static void free_qp(struct zs_qp *qp)
     free(qp->sq_inline);
     free(qp->rq);
     free(qp->rq_sges);
+    free(qp->model_reads);
     pthread_mutex_destroy(&qp->qp.mutex);
     pthread_cond_destroy(&qp->qp.cond);
     free(qp);
@@ -129,6 +132,7 @@ static void init_lists(struct zs_qp *qp)
     zs_list_init(&qp->send_cq_link);
     zs_list_init(&qp->recv_cq_link);
     zs_list_init(&qp->timer.link);
+    zs_list_init(&qp->model_timer.link);
 }
 
 static struct zs_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
@@ -248,6 +252,7 @@ ZS_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     zs_link_detach(qp);
     zs_link_flush_dirty();
     zs_timer_clear(&qp->timer);
+    zs_timer_clear(&qp->model_timer);
     zs_dev.qps[ibqp->handle] = NULL;
     zs_dev.qp_count--;
     zs_cq_purge(qp->send_cq, qp);
