@@ -102,7 +102,7 @@ static void read_depth(const void *arg)
     say("%s", filled(p.buf[0].p, 64000, 4, 0) ? "exact" : "wrong data");
 }
 
-/* A WRITE behind a READ of the same memory does not show in what the READ returns. */
+/* A fenced WRITE behind a READ of the same memory does not show in what the READ returns. */
 static void read_then_write(const void *arg)
 {
     struct pair_options o = pair_defaults;
@@ -115,7 +115,9 @@ static void read_then_write(const void *arg)
     fill(&other, 2);
     struct ibv_sge in = sge(&p.buf[0], 0, 1 << 20), out = sge(&other, 0, 1 << 20);
     need(post(p.qp[0], rdma(&p, IBV_WR_RDMA_READ, 0, &in, 0)), "READ");
-    need(post(p.qp[0], rdma(&p, IBV_WR_RDMA_WRITE, 1, &out, 0)), "WRITE");
+    struct ibv_send_wr wr = rdma(&p, IBV_WR_RDMA_WRITE, 1, &out, 0);
+    wr.send_flags = IBV_SEND_FENCE; /* without it the two may overtake each other */
+    need(post(p.qp[0], wr), "WRITE");
     say("%s", tally(p.cq[0], 0, 2));
     say("READ has the %s data", filled(p.buf[0].p, 1 << 20, 1, 0) ? "old" : "new");
     say("%s", filled(p.buf[1].p, 1 << 20, 2, 0) ? "written" : "not written");
@@ -201,7 +203,7 @@ const struct check order_checks[] = {
     {"order_sends", sends_in_order, "send 50 ok, recv 50 ok, each in its place", "IBA 9.5, 10.8.3.3", NULL},
     {"order_read_depth_1", read_depth, "64 ok, exact", "IBA 9.7.3.1.2: max_rd_atomic is waited for", &(const uint8_t){1}},
     {"order_read_depth_4", read_depth, "64 ok, exact", "IBA 9.7.3.1.2: max_rd_atomic is waited for", &(const uint8_t){4}},
-    {"order_read_then_write", read_then_write, "2 ok, READ has the old data, written", "IBA 10.8.3.3, table of ordering rules",
+    {"order_read_then_write", read_then_write, "2 ok, READ has the old data, written", "IBA 10.8.3.3, table of ordering rules: F",
      NULL},
     {"order_write_then_read", write_then_read, "2 ok, exact", "IBA 10.8.3.3, table of ordering rules", NULL},
     {"order_fence", fence, "ok", "IBA 10.8.3.3: fence", NULL},
