@@ -67,11 +67,55 @@ static int get(struct context *context, const char *id, const char *path)
     return status;
 }
 
+/* The next piece into `out`; *offset moves on, -1 at the end. */
+static enum client_status trace_piece(struct client *client, const char *id, json_int_t *offset, FILE *out, struct zc_error *err)
+{
+    json_t *piece, *next;
+    enum client_status status = client_call(client, "result.trace", json_pack("{s:s, s:I}", "id", id, "offset", *offset), &piece, err);
+
+    if (status != CLIENT_OK)
+        return status;
+    fwrite(json_string_value(json_object_get(piece, "text")), 1, json_string_length(json_object_get(piece, "text")), out);
+    next = json_object_get(piece, "next");
+    *offset = json_is_integer(next) && json_integer_value(next) > *offset ? json_integer_value(next) : -1;
+    json_decref(piece);
+    return CLIENT_OK;
+}
+
+/* Like get() into memory first. */
+static int trace(struct context *context, const char *id, const char *path)
+{
+    struct client *client = NULL;
+    struct zc_error err;
+    char *text = NULL;
+    size_t length = 0;
+    json_int_t offset = 0;
+    FILE *memory = open_memstream(&text, &length);
+    enum client_status status = client_open(context->socket_path, &client, &err);
+    int result = EXIT_DONE;
+
+    while (memory != NULL && status == CLIENT_OK && offset >= 0)
+        status = trace_piece(client, id, &offset, memory, &err);
+    client_close(client);
+    if (memory == NULL || fclose(memory) != 0) {
+        command_error(context, "out of memory");
+        result = EXIT_FAILED;
+    } else if (status != CLIENT_OK) {
+        result = command_failed(context, status, &err);
+    } else if (path != NULL) {
+        result = write_file(context, path, text, length);
+    } else {
+        fwrite(text, 1, length, context->out);
+    }
+    free(text);
+    return result;
+}
+
 int cmd_results(struct context *context, const struct command *command, int argc, char **argv)
 {
     const char *path = NULL, *verb;
     const struct args_option own[] = {
-        { .name = "output", .letter = 'o', .metavar = "FILE", .help = "get: where the document goes", .value = &path },
+        { .name = "output", .letter = 'o', .metavar = "FILE", .help = "get, trace: where the document goes", .value = &path },
         { .name = NULL },
     };
     struct args args = { .own = own };
@@ -80,8 +124,8 @@ int cmd_results(struct context *context, const struct command *command, int argc
     if (status >= 0)
         return status;
     verb = count > 0 ? args.operands[0] : "list";
-    if (path != NULL && strcmp(verb, "get") != 0) {
-        command_error(context, "-o goes with `results get` only");
+    if (path != NULL && strcmp(verb, "get") != 0 && strcmp(verb, "trace") != 0) {
+        command_error(context, "-o goes with `results get` and `results trace` only");
         return EXIT_USAGE;
     }
     if (strcmp(verb, "list") == 0 && count <= 1)
@@ -90,6 +134,8 @@ int cmd_results(struct context *context, const struct command *command, int argc
         return command_call(context, "result.get", json_pack("{s:s}", "id", args.operands[1]), command_output(context)->result);
     if (strcmp(verb, "get") == 0 && count == 2)
         return get(context, args.operands[1], path);
+    if (strcmp(verb, "trace") == 0 && count == 2)
+        return trace(context, args.operands[1], path);
     if (strcmp(verb, "delete") == 0 && count >= 2)
         return delete(context, args.operands + 1, count - 1);
     command_error(context, "usage: zcctl results %s", command->operands);

@@ -20,8 +20,9 @@ const struct command commands[] = {
                "130 interrupted." },
     { .name = "wait", .run = cmd_wait, .operands = "ID", .help = "follow a run that was started with --detach to its result" },
     { .name = "runs", .run = cmd_runs, .operands = "[list | cancel ID...]", .help = "queued and active runs" },
-    { .name = "results", .run = cmd_results, .operands = "[list | show ID | get ID | delete ID...]", .help = "stored results",
-      .notes = "show prints the table that `run` printed, get the JSON document." },
+    { .name = "results", .run = cmd_results, .operands = "[list | show ID | get ID | trace ID | delete ID...]", .help = "stored results",
+      .notes = "show prints the table that `run` printed, get the JSON document, trace what run --logging recorded\n"
+               "(Chrome trace format: open it with ui.perfetto.dev or chrome://tracing)." },
     { .name = "stats", .run = cmd_stats, .operands = "", .help = "counters of the daemon" },
     { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .help = "sessions of peers that read here" },
     { .name = "devices", .run = cmd_devices, .operands = "", .help = "RDMA devices and their ports" },

@@ -232,6 +232,25 @@ static void print_terms(FILE *out, const json_t *doc)
     print_wrapped(out, LABEL, WIDTH, text_at(t, "placement"));
 }
 
+static void print_trace(FILE *out, const json_t *doc)
+{
+    const json_t *trace = json_object_get(doc, "trace");
+    const double dropped = number_at(trace, "dropped");
+
+    if (!json_is_object(trace))
+        return;
+    print_label(out, "trace");
+    fprintf(out, "%s of %s in the %s window", format_plural(number_at(trace, "records"), "record").s,
+            format_plural(number_at(trace, "threads"), "thread").s, text_at(trace, "window"));
+    if (dropped > 0)
+        fprintf(out, " (the last; %s older)", format_count(dropped).s);
+    fprintf(out, ", %s each\n", format_ns(number_at(trace, "record_ns")).s);
+    if (json_is_string(json_object_get(trace, "path"))) {
+        print_label(out, "");
+        fprintf(out, "zcctl results trace %s -o FILE\n", text_at(doc, "id"));
+    }
+}
+
 static void print_validation(FILE *out, const json_t *doc)
 {
     const json_t *v = json_object_get(doc, "validation");
@@ -264,6 +283,7 @@ void output_result_text(FILE *out, json_t *document)
     fputc('\n', out);
     print_terms(out, document);
     print_validation(out, document);
+    print_trace(out, document);
     print_label(out, "run");
     fprintf(out, "%s, %s to %s\n", text_at(document, "id"), text_at(document, "started_at"), text_at(document, "finished_at"));
 }

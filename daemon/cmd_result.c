@@ -1,4 +1,4 @@
-/* result.list, result.get, result.delete */
+/* result.list, result.get, result.trace, result.delete */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "cmd.h"
 #include "zc_json.h"
 
+enum { TRACE_PIECE_BYTES = ZC_RPC_LINE_MAX / 2 - 4096 };
 enum { LIST_MAX_BYTES = ZC_RPC_LINE_MAX - 65536 };      /* the reply is one message */
 
 struct list {
@@ -75,6 +76,29 @@ int cmd_result_get(struct daemon *daemon, struct call *call, const json_t *param
     const char *id;
     int failed = cmd_text(params, "id", &id, err);
     return failed ? failed : store_read(daemon->store, id, result, NULL, err);
+}
+
+/* In pieces, because a reply is one message: half of it for the bytes, the other half for what JSON puts before quotes. */
+int cmd_result_trace(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    (void)call;
+    const char *id;
+    uint64_t offset = 0, total;
+    size_t length;
+    int failed = cmd_text(params, "id", &id, err);
+    if (!failed && json_object_get(params, "offset"))
+        failed = cmd_count(params, "offset", &offset, err);
+    if (failed)
+        return failed;
+    char *piece = malloc(TRACE_PIECE_BYTES);
+    if (!piece)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "result.trace: out of memory");
+    failed = store_trace_read(daemon->store, id, offset, piece, TRACE_PIECE_BYTES, &length, &total, err);
+    if (!failed)
+        *result = json_pack("{s:s%, s:o, s:o}", "text", piece, length, "next", offset + length < total && length > 0
+                            ? zc_json_count(offset + length) : json_null(), "size", zc_json_count(total));
+    free(piece);
+    return failed;
 }
 
 int cmd_result_delete(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)

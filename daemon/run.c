@@ -136,11 +136,14 @@ static void measure(struct run *run, struct zc_result *result)
         .cancel = &run->cancel, .thread_allocations = runs->thread_allocations, .wake = on_progress, .wake_arg = run,
         .progress = &run->progress,
     };
-    struct zc_device *own;
-    if (open_device(run, &params.device, &own, &result->error) != 0) {
+    struct zc_device *own = NULL;
+    char trace_path[PATH_MAX];
+    if ((run->options.logging && store_trace_path(runs->store, run->id, trace_path, &result->error) != 0)
+        || open_device(run, &params.device, &own, &result->error) != 0) {
         not_measured(run, result);
         return;
     }
+    params.trace_path = run->options.logging ? trace_path : NULL;
     runs->measure(&params, result);
     zc_device_close(own);
 }

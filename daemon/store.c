@@ -26,6 +26,7 @@ static const char SUFFIX[] = ".json", TEMPORARY[] = ".new-";
 
 struct store {
     char folder[FOLDER_MAX];    /* STATE_DIR/results */
+    char traces[FOLDER_MAX];    /* STATE_DIR/traces */
 };
 
 static bool digits(const char *text, size_t count, int (*is)(int))
@@ -62,8 +63,8 @@ int make_folders(const char *path)
         slash = strchr(slash, '/');
         if (slash)
             *slash = 0;
-        if (mkdir(part, 0755) != 0 && errno != EEXIST) {
-            int failed = -errno;
+        if (mkdir(part, 0755) != 0) {
+            int failed = errno == EEXIST ? -ENOTDIR : -errno;
             struct stat stat_;
             if (stat(part, &stat_) != 0 || !S_ISDIR(stat_.st_mode))     /* EROFS and EACCES come for existing ones too */
                 return failed;
@@ -77,7 +78,8 @@ int make_folders(const char *path)
 struct store *store_create(const char *state_dir)
 {
     struct store *store = calloc(1, sizeof *store);
-    if (store && (size_t)snprintf(store->folder, sizeof store->folder, "%s/results", state_dir) >= sizeof store->folder) {
+    if (store && ((size_t)snprintf(store->folder, sizeof store->folder, "%s/results", state_dir) >= sizeof store->folder
+                  || (size_t)snprintf(store->traces, sizeof store->traces, "%s/traces", state_dir) >= sizeof store->traces)) {
         free(store);
         return NULL;
     }
@@ -110,6 +112,30 @@ static void remove_temporaries(const struct store *store)
     closedir(folder);
 }
 
+static void trace_name(const struct store *store, const char *id, char *path)
+{
+    snprintf(path, PATH_MAX, "%s/%.*s%s", store->traces, ZC_ID_MAX - 1, id, SUFFIX);
+}
+
+/* Traces whose result was never stored, or was removed by hand. A young one may be another daemon's, being written. */
+static void remove_orphans(struct store *store)
+{
+    DIR *folder = opendir(store->traces);
+    if (!folder)
+        return;
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        char id[ZC_ID_MAX] = "";
+        struct stat stat;
+        const size_t length = strlen(entry->d_name);
+        if (length < sizeof id + sizeof SUFFIX - 2 && length > sizeof SUFFIX - 1)
+            memcpy(id, entry->d_name, length - (sizeof SUFFIX - 1));
+        if (store_id_valid(id) && !store_exists(store, id)
+            && fstatat(dirfd(folder), entry->d_name, &stat, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - stat.st_mtime > TEMPORARY_AGE_S)
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+}
+
 int store_check(struct store *store, struct zc_error *err)
 {
     int failed = make_folders(store->folder);
@@ -118,6 +144,7 @@ int store_check(struct store *store, struct zc_error *err)
     if (access(store->folder, R_OK | W_OK | X_OK) != 0)
         return folder_failed(store, -errno, "access", err);
     remove_temporaries(store);
+    remove_orphans(store);
     return 0;
 }
 
@@ -306,6 +333,46 @@ int store_delete(struct store *store, const char *id, struct zc_error *err)
         return not_found(id, err);
     if (failed)
         return zc_error_set(err, ZC_ERR_RESOURCE, failed, "id", "result %s cannot be deleted: %s", id, strerror(-failed));
+    trace_name(store, id, path);
+    if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, "id", "the trace of %s cannot be deleted: %s", id, strerror(errno));
+    return 0;
+}
+
+int store_trace_path(struct store *store, const char *id, char *path, struct zc_error *err)
+{
+    const int failed = make_folders(store->traces);
+    if (failed)
+        return zc_error_set(err, ZC_ERR_RESOURCE, failed, "logging", "traces cannot be stored in %s: %s", store->traces,
+                            strerror(-failed));
+    trace_name(store, id, path);
+    return 0;
+}
+
+int store_trace_read(struct store *store, const char *id, uint64_t offset, char *piece, size_t size, size_t *length,
+                     uint64_t *total, struct zc_error *err)
+{
+    char path[PATH_MAX];
+    struct stat stat;
+    int failed = id_checked(id, err);
+    if (failed)
+        return failed;
+    trace_name(store, id, path);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return store_exists(store, id)
+                   ? zc_error_set(err, ZC_ERR_NOT_FOUND, -ENOENT, "id", "run %s has no trace: it was made without logging", id)
+                   : not_found(id, err);
+    ssize_t got = -1;
+    if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode))
+        got = pread(fd, piece, size, (off_t)offset);
+    failed = got < 0 ? (errno ? -errno : -EIO) : 0;
+    if (fd >= 0)
+        close(fd);
+    if (failed)
+        return zc_error_set(err, ZC_ERR_RESOURCE, failed, "id", "the trace of %s is unreadable: %s", id, strerror(-failed));
+    *length = (size_t)got;
+    *total = (uint64_t)stat.st_size;
     return 0;
 }
 

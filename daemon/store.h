@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "error.h"
 
@@ -31,7 +32,15 @@ int store_write(struct store *store, const char *id, const json_t *document, cha
  * ZC_ERR_NOT_FOUND, ZC_ERR_RESOURCE for an unreadable file. */
 int store_read(struct store *store, const char *id, json_t **document, char *path, struct zc_error *err);
 bool store_exists(struct store *store, const char *id);
+/* The result and the trace that goes with it. */
 int store_delete(struct store *store, const char *id, struct zc_error *err);
+
+/* Traces of runs are files STATE_DIR/traces/ID.json, written by the run's own thread before its result is stored. The name for a new
+ * one, with its folder made; ZC_ERR_RESOURCE. `path`: PATH_MAX bytes. Any thread. */
+int store_trace_path(struct store *store, const char *id, char *path, struct zc_error *err);
+/* A piece of a trace from `offset` on, at most `size` bytes. *length 0: at its end. ZC_ERR_NOT_FOUND: the run has none. */
+int store_trace_read(struct store *store, const char *id, uint64_t offset, char *piece, size_t size, size_t *length,
+                     uint64_t *total, struct zc_error *err);
 
 /* Files that are there. */
 size_t store_count(struct store *store);

@@ -11,7 +11,7 @@
 #include "options.h"
 
 #define ZC_UNMEASURED UINT64_MAX
-enum { ZC_RESULT_SCHEMA_VERSION = 1, ZC_ID_MAX = 48, ZC_NAME_MAX = 64, ZC_SERIES_INTERVAL_NS = 100000000 };
+enum { ZC_RESULT_SCHEMA_VERSION = 1, ZC_ID_MAX = 48, ZC_NAME_MAX = 64, ZC_PATH_MAX = 4096, ZC_SERIES_INTERVAL_NS = 100000000 };
 
 enum zc_run_state { ZC_RUN_DONE, ZC_RUN_FAILED, ZC_RUN_CANCELLED };
 
@@ -47,6 +47,16 @@ struct zc_phases {
     uint64_t requests;
     double register_ns, post_ns, wait_ns, copy_ns, deregister_ns;
     double discard_ns, consume_ns;      /* before submit (--buffers fresh), after reclaimed (--consume) */
+};
+
+/* What --logging recorded. */
+struct zc_trace_summary {
+    bool made;
+    bool latency;               /* of the latency window, because there was no throughput window */
+    uint64_t records, dropped;
+    uint32_t threads;
+    double record_ns;           /* what one costs the thread that makes it; NAN: unknown */
+    char path[ZC_PATH_MAX];     /* "": not written */
 };
 
 struct zc_validation {
@@ -127,6 +137,7 @@ struct zc_result {
     struct zc_throughput throughput;
     struct zc_cost cost;
     struct zc_phases phases;
+    struct zc_trace_summary trace;
     struct zc_validation validation;
 };
 

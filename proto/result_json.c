@@ -238,6 +238,19 @@ static json_t *validation_to_json(const struct zc_validation *v)
         "found", v->failed ? json_integer(v->found) : json_null());
 }
 
+static json_t *trace_to_json(const struct zc_trace_summary *t)
+{
+    if (!t->made)
+        return json_null();
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}",
+        "path", zc_json_text(t->path),
+        "window", zc_phase_names[t->latency ? ZC_PHASE_LATENCY : ZC_PHASE_THROUGHPUT],
+        "records", zc_json_count(t->records),
+        "dropped", zc_json_count(t->dropped),
+        "threads", zc_json_count(t->threads),
+        "record_ns", zc_json_real(t->record_ns));
+}
+
 static json_t *peer_to_json(const struct zc_peer_info *p)
 {
     return json_pack("{s:o, s:o, s:o, s:o}",
@@ -255,7 +268,7 @@ json_t *zc_result_to_json(const struct zc_result *r)
     json_t *latency = json_pack("{s:o, s:o}", "available", latency_to_json(&r->available), "reclaimed",
                                 latency_to_json(&r->reclaimed));
 
-    return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "id", zc_json_text(r->id),
         "schema_version", ZC_RESULT_SCHEMA_VERSION,
         "state", zc_run_state_names[r->state],
@@ -272,5 +285,6 @@ json_t *zc_result_to_json(const struct zc_result *r)
         "throughput", throughput_to_json(&r->throughput),
         "cost", cost_to_json(&r->cost),
         "phases", phases_to_json(&r->phases),
+        "trace", trace_to_json(&r->trace),
         "validation", validation_to_json(&r->validation));
 }

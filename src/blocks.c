@@ -17,6 +17,9 @@ void zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
 {
     request->cut_bytes = 0;
     request->finished_ns = 0;
+    request->number = pipeline->submitted++;
+    if (zc_pipeline_tracing(pipeline))
+        zc_trace_request(pipeline, ZC_TRACE_SUBMITTED, request);
     request->landing = request->finishing = pipeline->chunks_per_request;
     zc_ring_push(&pipeline->cutting, (uint32_t)(request - pipeline->requests));
 }
@@ -46,7 +49,7 @@ struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
 int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
     zc_lap(pipeline, ZC_STAGE_POST);
-    const int rc = pipeline->strategy->memory->before(pipeline, chunk);
+    const int rc = zc_pipeline_before(pipeline, chunk);
     zc_lap(pipeline, ZC_STAGE_BEFORE);
     if (rc == 0)
         zc_pipeline_prepared(pipeline, chunk);
@@ -113,9 +116,12 @@ static int ring_doorbell(struct zc_pipeline *pipeline, struct zc_lane *lane)
     size_t accepted = 0;
     struct ibv_send_wr *const list = lane->first;
     lane->first = lane->last = NULL;
+    const uint64_t begin_ns = zc_pipeline_tracing(pipeline) ? zc_now_ns() : 0;
     const int rc = zc_post_send(lane->qp, list, &accepted, NULL);
     if (rc < 0)     /* slots are counted, so this is never a queue that happens to be full */
         return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "posting a READ was refused: %s", strerror(-rc));
+    if (begin_ns)
+        zc_trace_posted(pipeline, list, begin_ns);
     return 0;
 }
 
@@ -147,6 +153,8 @@ static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
     if (++chunk->reads_landed < chunk->reads)
         return 0;
     chunk->state = ZC_CHUNK_LANDED;
+    if (zc_pipeline_tracing(pipeline))
+        zc_trace_chunk(pipeline, ZC_TRACE_COMPLETED, chunk, zc_now_ns(), 0);
     zc_ring_push(&pipeline->landed, index);
     if (--chunk->request->landing == 0 && !pipeline->strategy->memory->copies)
         chunk->request->available_ns = zc_now_ns();
@@ -181,7 +189,7 @@ int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
     const struct zc_memory_ops *const memory = pipeline->strategy->memory;
     zc_lap(pipeline, ZC_STAGE_POST);
-    const int rc = memory->after(pipeline, chunk);
+    const int rc = zc_pipeline_after(pipeline, chunk);
     zc_lap(pipeline, ZC_STAGE_AFTER);
     if (rc < 0)
         return rc;
@@ -204,6 +212,8 @@ void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     /* One time serves both, unless something was left to do after the bytes were there. */
     if (memory->copies)
         request->available_ns = request->finished_ns;
+    if (zc_pipeline_tracing(pipeline))
+        zc_trace_request(pipeline, ZC_TRACE_RECLAIMED, request);
     request->reclaimed_ns = memory->registers ? request->finished_ns : request->available_ns;
     zc_ring_push(&pipeline->done, (uint32_t)(request - pipeline->requests));
 }

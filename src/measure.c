@@ -134,7 +134,7 @@ static int create_pipeline(struct zc_run *run)
     const struct zc_pipeline_params pipeline = {
         .strategy = run->strategy, .options = &params->options, .depth = (uint32_t)run->result->terms.inflight,
         .device = params->device, .completion = run->completion, .connection = run->connection,
-        .send_slots = run->send_slots, .user = &run->user, .mr_access = run->mr_access, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
+        .send_slots = run->send_slots, .user = &run->user, .mr_access = run->mr_access, .trace = run->trace, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
         .cancel = params->cancel, .thread_allocations = params->thread_allocations, .idle = zc_load_idle, .idle_arg = &run->load,
     };
     return zc_pipeline_create(&pipeline, &run->pipeline, &run->result->error);
@@ -150,6 +150,8 @@ static int run_set_up(struct zc_run *run)
     int rc = create_records(run);
     if (rc == 0)
         rc = zc_run_create_buffers(run);
+    if (rc == 0)
+        rc = zc_run_create_trace(run);
     if (rc == 0)
         rc = create_pipeline(run);
     if (rc < 0)
@@ -176,6 +178,19 @@ static void run_release(struct zc_run *run)
     zc_histogram_destroy(run->reclaimed);
     zc_histogram_destroy(run->available);
     zc_placement_destroy(run->placement);
+}
+
+/* Once no thread records any more. A trace that cannot be written fails a run that has not failed already: it was asked for. */
+static int finish_trace(struct zc_run *run, int rc)
+{
+    struct zc_error why;
+    const int failed = zc_run_write_trace(run, &why);
+    if (failed < 0 && rc == 0) {
+        run->result->error = why;
+        rc = failed;
+    }
+    zc_trace_destroy(run->trace);
+    return rc;
 }
 
 /* --- the run --------------------------------------------------------------------------------------------------- */
@@ -212,8 +227,9 @@ int zc_measure(const struct zc_measure_params *params, struct zc_result *result)
     if (params->progress)
         atomic_store(&params->progress->total_ns, zc_run_planned_ns(&params->options));
 
-    const int rc = run_steps(&run);
+    int rc = run_steps(&run);
     run_release(&run);
+    rc = finish_trace(&run, rc);
     if (rc == 0)
         result->state = ZC_RUN_DONE;
     else

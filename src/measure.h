@@ -28,6 +28,7 @@ struct zc_measure_params {
     int cancel_fd;                          /* eventfd(2), readable: stop soon with ZC_ERR_CANCELLED */
     const atomic_bool *cancel;              /* the same, for polling loops; set before cancel_fd is written */
     uint64_t (*thread_allocations)(void);   /* allocator calls of the calling thread so far; NULL: not counted */
+    const char *trace_path;                 /* where options.logging puts its file; NULL: nowhere */
     void (*wake)(void *arg);                /* called about every 100 ms from the run's thread after *progress changed; may be NULL */
     void *wake_arg;
     struct zc_progress *progress;           /* may be NULL */

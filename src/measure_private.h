@@ -25,6 +25,8 @@ struct zc_run {
     struct zc_buffer user;              /* all user buffers */
     struct zc_pipeline *pipeline;
     struct zc_load load;
+    struct zc_trace *trace;             /* NULL: no logging */
+    uint64_t trace_start_ns;
     struct zc_histogram *available, *reclaimed;
     size_t series_capacity;             /* of result->throughput.series_bytes */
     size_t series_index;
@@ -43,6 +45,12 @@ int zc_run_relax(struct zc_run *run);
 int zc_run_create_buffers(struct zc_run *run);      /* once terms.footprint_bytes is known */
 /* Distance of two user buffers. Fresh ones are whole pages of their kind, because only whole ones are discarded. */
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options);
+/* The trace: rings before the pipeline exists, recording from the opening of the last window to its end, the file once the pipeline
+ * is gone. */
+int zc_run_create_trace(struct zc_run *run);
+void zc_run_trace_opened(struct zc_run *run, uint64_t start_ns);
+void zc_run_trace_ended(struct zc_run *run);
+int zc_run_write_trace(struct zc_run *run, struct zc_error *err);
 /* What of it the load does: fresh buffers, consuming. */
 void zc_run_load_terms(struct zc_run *run);
 

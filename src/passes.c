@@ -112,6 +112,7 @@ static bool keeps(int rc)
 
 static int check_measured(struct zc_run *run, const struct zc_pass *pass, int rc)
 {
+    zc_run_trace_ended(run);
     if (rc < 0 || pass->requests > 0)
         return rc;
     return zc_error_set(&run->result->error, ZC_ERR_UNMEASURED, -ENODATA, "measure",
@@ -130,6 +131,7 @@ static void window_opened(struct zc_pass *pass)
     zc_run_enter(run, run->window_phase, run->window_ns);
     zc_pipeline_use(run->pipeline, false, &run->opened_use);
     run->opened_allocations = allocations(run);
+    zc_run_trace_opened(run, pass->start_ns);
 }
 
 /* Registrations and allocator calls of the window that has just ended; the last window's are the ones that stay. */

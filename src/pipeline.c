@@ -203,6 +203,11 @@ void zc_pipeline_time_stages(struct zc_pipeline *pipeline, bool on)
     pipeline->laps = (struct zc_laps){.on = on, .last_ns = on ? zc_now_ns() : 0};
 }
 
+void zc_pipeline_set_tracing(struct zc_pipeline *pipeline, bool on)
+{
+    atomic_store_explicit(&pipeline->tracing, on && pipeline->params.trace, memory_order_relaxed);
+}
+
 void zc_pipeline_skip_ns(struct zc_pipeline *pipeline, uint64_t duration_ns)
 {
     pipeline->laps.last_ns += duration_ns;

@@ -15,6 +15,7 @@
 #include "options.h"
 #include "post.h"
 #include "result.h"
+#include "trace.h"
 
 struct zc_pipeline;
 struct zc_pipeline_use;
@@ -29,6 +30,7 @@ struct zc_request {
     uint64_t available_ns;      /* its bytes were in the user's buffer */
     uint64_t reclaimed_ns;      /* and the buffer free of RDMA state */
     /* The pipeline's own. */
+    uint64_t number;            /* counted from 0 in the order of submission */
     uint64_t cut_bytes;         /* handed out to chunks so far */
     uint64_t finished_ns;       /* when the last after() of its chunks had returned */
     uint32_t landing;           /* chunks that have not landed */
@@ -116,6 +118,7 @@ struct zc_pipeline_params {
     const atomic_bool *cancel;              /* NULL: cannot be cancelled */
     uint64_t (*thread_allocations)(void);   /* allocator calls of the calling thread so far; NULL: not counted */
     uint64_t stuck_ns;                      /* no completion for so long is an error; 0: 10 s */
+    struct zc_trace *trace;                 /* where zc_pipeline_set_tracing() makes it record; NULL: nowhere */
     void (*idle)(void *arg, uint64_t now_ns);   /* called every few milliseconds while waiting; NULL: not */
     void *idle_arg;
 };
@@ -139,6 +142,8 @@ const struct zc_error *zc_pipeline_error(struct zc_pipeline *pipeline);
 void zc_pipeline_set_wait(struct zc_pipeline *pipeline, enum zc_wait wait);
 /* Start timing every stage from zero, or stop. While it is on, the clock is read several times a chunk. */
 void zc_pipeline_time_stages(struct zc_pipeline *pipeline, bool on);
+/* Record every stage of every chunk in the trace from now on, or no more. The caller's thread, also between two reaps. */
+void zc_pipeline_set_tracing(struct zc_pipeline *pipeline, bool on);
 /* The caller has just spent so long on something that is none of the stages. */
 void zc_pipeline_skip_ns(struct zc_pipeline *pipeline, uint64_t duration_ns);
 uint64_t zc_pipeline_stage_ns(const struct zc_pipeline *pipeline, enum zc_stage stage);

@@ -90,6 +90,8 @@ struct zc_pipeline {
     struct ibv_wc wcs[ZC_POLL_BATCH];
 
     struct zc_laps laps;
+    atomic_bool tracing;                /* on only with params.trace; the execution's threads look at it, too */
+    uint64_t submitted;                 /* requests so far */
     struct zc_alarm *alarm;             /* of the execution's threads; NULL: it has none */
     atomic_bool spin;                   /* may its threads poll for a moment before they sleep? */
     atomic_uint_least64_t registrations, registered, registering_allocations;   /* any thread; registered: held now */
@@ -120,6 +122,31 @@ static inline void zc_lap_wait(struct zc_pipeline *pipeline, bool flying)
         zc_lap(pipeline, ZC_STAGE_WAIT);
     else if (pipeline->laps.on)
         pipeline->laps.last_ns = zc_now_ns();
+}
+
+static inline bool zc_pipeline_tracing(const struct zc_pipeline *pipeline)
+{
+    return atomic_load_explicit(&pipeline->tracing, memory_order_relaxed);
+}
+
+/* Slow paths of the functions below (tracing.c). */
+int zc_traced_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+int zc_traced_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+void zc_trace_request(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_request *request);
+void zc_trace_chunk(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_chunk *chunk, uint64_t begin_ns,
+                    uint64_t end_ns);
+/* POSTED for each chunk whose first READ is in the list that went out since begin_ns. */
+void zc_trace_posted(struct zc_pipeline *pipeline, const struct ibv_send_wr *list, uint64_t begin_ns);
+
+/* The memory's before() and after(), by whoever has the chunk. */
+static inline int zc_pipeline_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    return zc_pipeline_tracing(pipeline) ? zc_traced_before(pipeline, chunk) : pipeline->strategy->memory->before(pipeline, chunk);
+}
+
+static inline int zc_pipeline_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    return zc_pipeline_tracing(pipeline) ? zc_traced_after(pipeline, chunk) : pipeline->strategy->memory->after(pipeline, chunk);
 }
 
 static inline int zc_pipeline_mr_access(const struct zc_pipeline *pipeline)

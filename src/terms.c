@@ -1,6 +1,8 @@
 /* The terms of a run that are the same for every strategy: where its threads are, how its memory is registered, how its user buffers
  * lie. Steps and helpers of measure.c. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -63,4 +65,65 @@ void zc_run_load_terms(struct zc_run *run)
     if (options->buffers == ZC_BUFFERS_FRESH)
         zc_load_fresh(&run->load, run->user.page_bytes);
     run->load.consume = options->consume;
+}
+
+/* --- the trace ------------------------------------------------------------------------------------------------- */
+
+enum { TRACE_RECORDS = 1 << 17 };       /* 4 MiB in memory, about 20 MiB as a file */
+
+/* The window that is traced: the last one, with as many requests in flight as there are. */
+static enum zc_phase traced_window(const struct zc_run *run)
+{
+    return run->params->options.skip_throughput ? ZC_PHASE_LATENCY : ZC_PHASE_THROUGHPUT;
+}
+
+/* That may record: the run's own, and those of the strategy. */
+static uint32_t threads_max(const struct zc_run_options *options)
+{
+    (void)options;
+    return 1;
+}
+
+int zc_run_create_trace(struct zc_run *run)
+{
+    if (!run->params->options.logging)
+        return 0;
+    return zc_trace_create(threads_max(&run->params->options), TRACE_RECORDS, &run->trace, &run->result->error);
+}
+
+void zc_run_trace_opened(struct zc_run *run, uint64_t start_ns)
+{
+    if (!run->trace || run->window_phase != traced_window(run))
+        return;
+    run->trace_start_ns = start_ns;
+    zc_pipeline_set_tracing(run->pipeline, true);
+}
+
+void zc_run_trace_ended(struct zc_run *run)
+{
+    if (run->trace)
+        zc_pipeline_set_tracing(run->pipeline, false);
+}
+
+/* No thread records any more: the pipeline is gone. What a run that failed or was cancelled recorded is worth a file, too. */
+int zc_run_write_trace(struct zc_run *run, struct zc_error *err)
+{
+    struct zc_trace_summary *const summary = &run->result->trace;
+    struct zc_trace_counts counts;
+    char title[128];
+    if (!run->trace || run->trace_start_ns == 0)
+        return 0;
+    zc_trace_counts(run->trace, &counts);
+    *summary = (struct zc_trace_summary){
+        .made = true, .latency = traced_window(run) == ZC_PHASE_LATENCY, .records = counts.records, .dropped = counts.dropped,
+        .threads = counts.threads, .record_ns = zc_trace_cost_ns(),
+    };
+    if (!run->params->trace_path)
+        return 0;
+    snprintf(title, sizeof title, "%s, %" PRIu64 " bytes a request", zc_strategy_names[run->strategy->id],
+             run->params->options.size_bytes);
+    const int rc = zc_trace_write(run->trace, run->params->trace_path, title, run->trace_start_ns, err);
+    if (rc == 0)
+        snprintf(summary->path, sizeof summary->path, "%s", run->params->trace_path);
+    return rc;
 }

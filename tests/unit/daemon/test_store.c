@@ -235,10 +235,69 @@ static int teardown(void **state)
     return system(command);
 }
 
+static void write_trace(const char *id, const char *text)
+{
+    struct zc_error err = { 0 };
+    char path[PATH_MAX];
+    assert_int_equal(store_trace_path(store, id, path, &err), 0);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    fclose(out);
+}
+
+static void test_traces(void **state)
+{
+    (void)state;
+    struct zc_error err = { 0 };
+    char piece[8], path[PATH_MAX];
+    size_t length;
+    uint64_t total;
+    assert_true(store_trace_read(store, A, 0, piece, sizeof piece, &length, &total, &err) < 0);
+    assert_int_equal(err.kind, ZC_ERR_NOT_FOUND);
+    store_one(A);
+    assert_true(store_trace_read(store, A, 0, piece, sizeof piece, &length, &total, &err) < 0);
+    assert_non_null(strstr(err.message, "without logging"));
+    write_trace(A, "0123456789");
+    assert_int_equal(store_count(store), 1);    /* it is no result */
+    assert_int_equal(store_trace_read(store, A, 0, piece, sizeof piece, &length, &total, &err), 0);
+    assert_true(length == 8 && total == 10 && memcmp(piece, "01234567", 8) == 0);
+    assert_int_equal(store_trace_read(store, A, 8, piece, sizeof piece, &length, &total, &err), 0);
+    assert_true(length == 2 && memcmp(piece, "89", 2) == 0);
+    assert_int_equal(store_trace_read(store, A, 10, piece, sizeof piece, &length, &total, &err), 0);
+    assert_int_equal(length, 0);
+    assert_true(store_trace_read(store, "../x", 0, piece, sizeof piece, &length, &total, &err) < 0);
+    assert_int_equal(store_trace_path(store, A, path, &err), 0);
+    assert_int_equal(store_delete(store, A, &err), 0);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+/* A trace without a result is what a daemon that was killed leaves; one that is young may still get its result. */
+static void test_orphaned_traces(void **state)
+{
+    (void)state;
+    struct zc_error err = { 0 };
+    char kept[PATH_MAX], orphan[PATH_MAX];
+    const struct timespec old[2] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
+    store_one(A);
+    write_trace(A, "x");
+    write_trace(B, "x");
+    assert_int_equal(store_trace_path(store, A, kept, &err), 0);
+    assert_int_equal(store_trace_path(store, B, orphan, &err), 0);
+    assert_int_equal(store_check(store, &err), 0);
+    assert_int_equal(access(orphan, F_OK), 0);
+    assert_int_equal(utimensat(AT_FDCWD, kept, old, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, orphan, old, 0), 0);
+    assert_int_equal(store_check(store, &err), 0);
+    assert_int_equal(access(orphan, F_OK), -1);
+    assert_int_equal(access(kept, F_OK), 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(test_traces), T(test_orphaned_traces),
         T(test_ids), T(test_write_read_delete), T(test_damaged), T(test_foreign), T(test_unwritable), T(test_no_leftovers), T(test_temporaries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,45 @@
+/* What the blocks of the pipeline record in a trace. Only while it is on: the clock is read here once or twice a stage. */
+#include "pipeline_private.h"
+
+void zc_trace_request(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_request *request)
+{
+    const uint64_t now_ns = zc_now_ns();
+    zc_trace_add(pipeline->params.trace, stage, now_ns, now_ns, request->number, 0, pipeline->params.options->size_bytes);
+}
+
+void zc_trace_chunk(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_chunk *chunk, uint64_t begin_ns,
+                    uint64_t end_ns)
+{
+    const uint64_t number = (chunk->remote_offset - chunk->request->remote_offset) / pipeline->chunk_bytes;
+    zc_trace_add(pipeline->params.trace, stage, begin_ns, end_ns ? end_ns : begin_ns, chunk->request->number, number,
+                 chunk->length_bytes);
+}
+
+void zc_trace_posted(struct zc_pipeline *pipeline, const struct ibv_send_wr *list, uint64_t begin_ns)
+{
+    const uint64_t end_ns = zc_now_ns();
+    for (; list; list = list->next)
+        if (zc_wr_number(list->wr_id) == 0)
+            zc_trace_chunk(pipeline, ZC_TRACE_POSTED, &pipeline->chunks[zc_wr_chunk(list->wr_id)], begin_ns, end_ns);
+}
+
+/* Staging does nothing before, and preregistered memory nothing at all: there is no such stage. */
+int zc_traced_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    const uint64_t begin_ns = zc_now_ns();
+    const int rc = memory->before(pipeline, chunk);
+    if (rc == 0 && memory->registers)
+        zc_trace_chunk(pipeline, ZC_TRACE_REGISTERED, chunk, begin_ns, zc_now_ns());
+    return rc;
+}
+
+int zc_traced_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    const uint64_t begin_ns = zc_now_ns();
+    const int rc = memory->after(pipeline, chunk);
+    if (rc == 0 && (memory->copies || memory->registers))
+        zc_trace_chunk(pipeline, memory->copies ? ZC_TRACE_COPIED : ZC_TRACE_DEREGISTERED, chunk, begin_ns, zc_now_ns());
+    return rc;
+}
