@@ -233,11 +233,12 @@ void zs_device_attr(struct ibv_device_attr *a)
     a->max_qp = ZS_MAX_QP;
     a->max_qp_wr = ZS_MAX_WR;
     a->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                          IBV_DEVICE_SRQ_RESIZE;
+                          IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                          IBV_DEVICE_MEM_MGT_EXTENSIONS;
     a->max_sge = a->max_sge_rd = a->max_srq_sge = ZS_MAX_SGE;
     a->max_cq = 65536;
     a->max_cqe = ZS_MAX_CQE;
-    a->max_mr = ZS_MAX_MR - 1;
+    a->max_mr = a->max_mw = ZS_MAX_MR - 1;
     a->max_pd = 65536;
     a->max_qp_rd_atom = a->max_qp_init_rd_atom = ZS_MAX_RD_ATOMIC;
     a->max_res_rd_atom = ZS_MAX_RD_ATOMIC * ZS_MAX_QP;

@@ -76,6 +76,9 @@ static void fill_ops(struct zs_context *c)
     o->post_send = zs_post_send;
     o->post_recv = zs_post_recv;
     o->post_srq_recv = zs_post_srq_recv;
+    o->alloc_mw = zs_alloc_mw;
+    o->dealloc_mw = zs_dealloc_mw;
+    o->bind_mw = zs_bind_mw;
     c->v.sz = sizeof c->v;
     c->v.query_port = zs_query_port_len;
     c->v.query_device_ex = zs_query_device_ex;

@@ -124,7 +124,8 @@ static bool qp_permits(const struct zs_qp *qp)
 static bool mr_permits(const struct zs_qp *qp, const struct zs_wqe *w)
 {
     const struct zs_mr_slot *m = &qp->direct_mr;
-    return w->rkey && m->key == w->rkey && m->pd == qp->direct_qp.pd && m->access & IBV_ACCESS_REMOTE_READ &&
+    return w->rkey && m->key == w->rkey && m->pd == qp->direct_qp.pd && (!m->qpn || m->qpn == qp->direct_qp.qpn) &&
+           m->access & IBV_ACCESS_REMOTE_READ &&
            w->remote_addr >= m->iova && w->remote_addr - m->iova <= m->length &&
            w->length <= m->length - (w->remote_addr - m->iova);
 }

@@ -34,7 +34,7 @@ static void *place_hold(struct zs_link *l, size_t want, size_t *got)
     const struct zs_frame *f = &l->frame;
     *got = want;
     if (l->place == ZS_PLACE_WRITE)
-        return zs_mr_hold(ZS_HAZARD_DST, qp->pd, f->rkey, f->va + f->offset + l->place_off, want, IBV_ACCESS_REMOTE_WRITE);
+        return zs_mr_hold_remote(ZS_HAZARD_DST, qp, f->rkey, f->va + f->offset + l->place_off, want, IBV_ACCESS_REMOTE_WRITE);
     return zs_cursor_hold(&l->place_at, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, want, got);
 }
 

@@ -44,6 +44,11 @@ static bool has_imm(const struct zs_wqe *w)
     return w->opcode == IBV_WR_SEND_WITH_IMM || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+static bool has_inv(const struct zs_wqe *w)
+{
+    return w->opcode == IBV_WR_SEND_WITH_INV;
+}
+
 /* The responder refuses: both sides end in ERR (RNR aside). */
 static enum step refused(struct zs_qp *qp, struct zs_qp *peer, enum zs_nak nak)
 {
@@ -89,8 +94,8 @@ static enum zs_nak hold_piece(struct zs_qp *qp, struct zs_qp *peer, const struct
         theirs = zs_cursor_hold(&peer->recv_at, ZS_HAZARD_DST, peer->pd, IBV_ACCESS_LOCAL_WRITE, here, &there);
     } else {
         there = here;
-        theirs = zs_mr_hold(read ? ZS_HAZARD_SRC : ZS_HAZARD_DST, peer->pd, w->rkey, w->remote_addr + qp->send_off, there,
-                            read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
+        theirs = zs_mr_hold_remote(read ? ZS_HAZARD_SRC : ZS_HAZARD_DST, peer, w->rkey, w->remote_addr + qp->send_off, there,
+                                   read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
     }
     if (!theirs)
         return op_of(w) == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS;
@@ -161,16 +166,21 @@ static void finish(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w)
     qp->rnr_left = qp->attr.rnr_retry;
     if (op == ZS_OP_SEND || has_imm(w))
         zs_respond_recv_done(peer, IBV_WC_SUCCESS, op == ZS_OP_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM, w->length,
-                             has_imm(w) ? w->imm : 0, has_imm(w) ? IBV_WC_WITH_IMM : 0, w->flags & IBV_SEND_SOLICITED);
+                             has_imm(w) || has_inv(w) ? w->imm : 0,
+                             has_imm(w) ? IBV_WC_WITH_IMM : has_inv(w) ? IBV_WC_WITH_INV : 0, w->flags & IBV_SEND_SOLICITED);
     zs_requester_complete(qp, w, IBV_WC_SUCCESS);
 }
 
 static enum step run_oldest(struct zs_qp *qp, size_t *moved)
 {
     struct zs_wqe *w = oldest(qp);
+    *moved = 0;
+    if (zs_wqe_is_local(w)) {
+        zs_window_run(qp, w);
+        return STEP_DONE;
+    }
     struct zs_qp *peer = peer_of(qp);
     enum zs_frame_op op = op_of(w);
-    *moved = 0;
     if (!peer) {
         zs_requester_retry(qp, 0);
         return STEP_STOP;
@@ -194,6 +204,8 @@ static enum step run_oldest(struct zs_qp *qp, size_t *moved)
         if (s != STEP_MORE || qp->send_off < w->length)
             return s;
     }
+    if (has_inv(w) && !zs_respond_invalidate(peer, w->imm))
+        return refused(qp, peer, ZS_NAK_ACCESS);
     finish(qp, peer, w);
     return STEP_DONE;
 }

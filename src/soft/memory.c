@@ -1,22 +1,22 @@
 /* Memory regions: keys, the table of slots that the device reads without a lock, and hazards, which make
- * ibv_dereg_mr() wait for the piece that the device is moving and no longer. */
+ * ibv_dereg_mr() wait for the piece that the device is moving and no longer. Windows (window.c) have slots too. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "memory.h"
 #include "model.h"
 
-#define KEY_SLOT(key) ((key) >> 8)
-#define NO_SLOT UINT32_MAX
 #define REUSE_DISTANCE 4096u /* freed slots rest this long: a key repeats after 256 times as many registrations */
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t zs_table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct zs_mr_slot *_Atomic table;
 static uint8_t *generations;
+static void **owners;
 static uint32_t *free_ring; /* freed slots, oldest first */
 static uint32_t free_head, free_tail, slots_used = 1; /* slot 0 is never given: key 0 means none */
-static _Atomic uint32_t hazards[ZS_HAZARDS] = {NO_SLOT, NO_SLOT};
+static _Atomic uint32_t hazards[ZS_HAZARDS] = {ZS_NO_SLOT, ZS_NO_SLOT};
 
 static void *reserve(size_t bytes)
 {
@@ -31,7 +31,8 @@ static bool table_ready(void)
     struct zs_mr_slot *t = reserve(sizeof *t * ZS_MAX_MR);
     generations = reserve(ZS_MAX_MR);
     free_ring = reserve(sizeof *free_ring * ZS_MAX_MR);
-    if (!t || !generations || !free_ring)
+    owners = reserve(sizeof *owners * ZS_MAX_MR);
+    if (!t || !generations || !free_ring || !owners)
         return false;
     table = t;
     return true;
@@ -39,38 +40,68 @@ static bool table_ready(void)
 
 const void *zs_mr_table(void)
 {
-    pthread_mutex_lock(&table_lock);
+    pthread_mutex_lock(&zs_table_lock);
     bool ready = table_ready();
-    pthread_mutex_unlock(&table_lock);
+    pthread_mutex_unlock(&zs_table_lock);
     return ready ? table : NULL;
 }
 
-static uint32_t slot_take(void)
+static uint32_t slot_free(void)
 {
     if (!table_ready())
-        return NO_SLOT;
+        return ZS_NO_SLOT;
     uint32_t resting = free_tail - free_head;
     if (slots_used < ZS_MAX_MR && resting < REUSE_DISTANCE)
         return slots_used++;
     if (!resting)
-        return NO_SLOT;
+        return ZS_NO_SLOT;
     return free_ring[free_head++ % ZS_MAX_MR];
 }
 
-static void slot_give(uint32_t slot)
+uint32_t zs_slot_take(void *owner)
 {
+    uint32_t slot = slot_free();
+    if (slot != ZS_NO_SLOT)
+        owners[slot] = owner;
+    return slot;
+}
+
+void zs_slot_give(uint32_t slot)
+{
+    owners[slot] = NULL;
     free_ring[free_tail++ % ZS_MAX_MR] = slot;
+}
+
+void *zs_slot_owner(uint32_t slot)
+{
+    return table_ready() ? owners[slot] : NULL;
+}
+
+struct zs_mr_slot *zs_slot(uint32_t slot)
+{
+    return &table[slot];
+}
+
+uint32_t zs_slot_next_key(uint32_t slot)
+{
+    return (slot << 8) | ++generations[slot];
+}
+
+void zs_slot_last_key(uint32_t slot, uint32_t key)
+{
+    generations[slot] = (uint8_t)key;
 }
 
 static void slot_publish(struct zs_mr *mr, uint64_t iova, unsigned int access)
 {
     struct zs_mr_slot *s = &table[mr->slot];
-    uint32_t key = (mr->slot << 8) | ++generations[mr->slot];
-    s->access = access;
+    uint32_t key = zs_slot_next_key(mr->slot);
+    s->access = access | ZS_ACCESS_LOCAL;
     s->iova = iova;
     s->length = mr->mr.length;
     s->addr = (uintptr_t)mr->mr.addr;
     s->pd = (uintptr_t)zs_container(mr->mr.pd, struct zs_pd, pd);
+    s->qpn = 0;
     mr->mr.lkey = mr->mr.rkey = key;
     atomic_store_explicit(&s->key, key, memory_order_release);
 }
@@ -105,10 +136,10 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
     e = zs_pin((uintptr_t)addr, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, &mr->pinned);
     if (e)
         goto free_mr;
-    pthread_mutex_lock(&table_lock);
-    mr->slot = slot_take();
-    if (mr->slot == NO_SLOT) {
-        pthread_mutex_unlock(&table_lock);
+    pthread_mutex_lock(&zs_table_lock);
+    mr->slot = zs_slot_take(mr);
+    if (mr->slot == ZS_NO_SLOT) {
+        pthread_mutex_unlock(&zs_table_lock);
         e = ENOMEM;
         goto unpin;
     }
@@ -118,7 +149,7 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
     mr->mr.length = length;
     mr->mr.handle = mr->slot;
     slot_publish(mr, access & IBV_ACCESS_ZERO_BASED ? 0 : iova, access);
-    pthread_mutex_unlock(&table_lock);
+    pthread_mutex_unlock(&zs_table_lock);
     atomic_fetch_add(&zs_container(pd, struct zs_pd, pd)->users, 1);
     zs_model_register();
     return &mr->mr;
@@ -149,7 +180,7 @@ ZS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t 
     return zs_reg_mr(pd, addr, length, iova, access);
 }
 
-static void wait_hazards(uint32_t slot)
+void zs_slot_wait(uint32_t slot)
 {
     for (int h = 0; h < ZS_HAZARDS; h++)
         while (atomic_load(&hazards[h]) == slot)
@@ -161,33 +192,49 @@ ZS_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
     if (!zs_usable())
         return errno;
     struct zs_mr *mr = zs_container(ibmr, struct zs_mr, mr);
+    pthread_mutex_lock(&zs_table_lock);
+    if (mr->windows) { /* as the kernel refuses it: windows go before their region */
+        pthread_mutex_unlock(&zs_table_lock);
+        return errno = EINVAL;
+    }
     atomic_store(&table[mr->slot].key, 0); /* from here on nobody finds it; who found it before has a hazard */
-    wait_hazards(mr->slot);
-    pthread_mutex_lock(&table_lock);
-    slot_give(mr->slot);
-    pthread_mutex_unlock(&table_lock);
+    pthread_mutex_unlock(&zs_table_lock);
+    zs_slot_wait(mr->slot);
+    pthread_mutex_lock(&zs_table_lock);
+    zs_slot_give(mr->slot);
+    pthread_mutex_unlock(&zs_table_lock);
     zs_unpin((uintptr_t)ibmr->addr, ibmr->length, mr->pinned);
     atomic_fetch_sub(&zs_container(ibmr->pd, struct zs_pd, pd)->users, 1);
     free(mr);
     return 0;
 }
 
-void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t key, uint64_t va, uint64_t length, uint32_t access)
+static void *hold(int hazard, const struct zs_pd *pd, uint32_t qpn, uint32_t key, uint64_t va, uint64_t length, uint32_t access)
 {
-    uint32_t slot = KEY_SLOT(key);
+    uint32_t slot = ZS_KEY_SLOT(key);
     struct zs_mr_slot *slots = atomic_load_explicit(&table, memory_order_acquire);
     if (!key || slot >= ZS_MAX_MR || !slots)
         return NULL;
     struct zs_mr_slot *s = &slots[slot];
     atomic_store(&hazards[hazard], slot);
     if (atomic_load(&s->key) == key && s->pd == (uintptr_t)pd && (s->access & access) == access && va >= s->iova &&
-        va - s->iova <= s->length && length <= s->length - (va - s->iova))
+        va - s->iova <= s->length && length <= s->length - (va - s->iova) && (!s->qpn || s->qpn == qpn))
         return (void *)(uintptr_t)(s->addr + (va - s->iova));
     zs_mr_release(hazard);
     return NULL;
 }
 
+void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t lkey, uint64_t va, uint64_t length, uint32_t access)
+{
+    return hold(hazard, pd, 0, lkey, va, length, access | ZS_ACCESS_LOCAL);
+}
+
+void *zs_mr_hold_remote(int hazard, const struct zs_qp *qp, uint32_t rkey, uint64_t va, uint64_t length, uint32_t access)
+{
+    return hold(hazard, qp->pd, qp->qp.qp_num, rkey, va, length, access);
+}
+
 void zs_mr_release(int hazard)
 {
-    atomic_store_explicit(&hazards[hazard], NO_SLOT, memory_order_release);
+    atomic_store_explicit(&hazards[hazard], ZS_NO_SLOT, memory_order_release);
 }

@@ -75,19 +75,13 @@ ZS_EXPORT const char *zcsoft_model(void)
 
 /* --- requests ------------------------------------------------------------------------------------------------------- */
 
-static bool is_read(const struct zs_wqe *w)
-{
-    return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-           w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 /* From its posting on, or when the wire is free, or - READs and atomics - when as many as may be outstanding leave room. */
 static uint64_t due(struct zs_qp *qp, const struct zs_wqe *w)
 {
     struct zs_model *m = &zs_model;
     uint64_t start = w->model_ns > m->wire_free_ns ? w->model_ns : m->wire_free_ns, at;
     uint64_t *last = NULL;
-    if (is_read(w) && qp->attr.max_rd_atomic && qp->attr.max_rd_atomic <= ZS_MAX_RD_ATOMIC)
+    if (zs_wqe_is_read(w) && qp->attr.max_rd_atomic && qp->attr.max_rd_atomic <= ZS_MAX_RD_ATOMIC)
         last = &qp->model_reads[qp->model_read++ % qp->attr.max_rd_atomic];
     if (last && *last > start)
         start = *last;

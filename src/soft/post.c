@@ -35,8 +35,8 @@ static int copy_inline(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send
 {
     uint8_t *to = zs_wqe_inline(qp, w);
     uint64_t length = 0;
-    if (w->opcode != IBV_WR_SEND && w->opcode != IBV_WR_SEND_WITH_IMM && w->opcode != IBV_WR_RDMA_WRITE &&
-        w->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+    if (w->opcode != IBV_WR_SEND && w->opcode != IBV_WR_SEND_WITH_IMM && w->opcode != IBV_WR_SEND_WITH_INV &&
+        w->opcode != IBV_WR_RDMA_WRITE && w->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
         return EINVAL;
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *s = &wr->sg_list[i];
@@ -51,7 +51,7 @@ static int copy_inline(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send
     return 0;
 }
 
-static int build(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send_wr *wr)
+static int build(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send_wr *wr, enum ibv_mw_type binds)
 {
     w->wr_id = wr->wr_id;
     w->opcode = (uint8_t)wr->opcode;
@@ -64,6 +64,7 @@ static int build(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send_wr *w
     switch (wr->opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_SEND_WITH_INV:
         break;
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -78,13 +79,21 @@ static int build(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_send_wr *w
         w->compare_add = wr->wr.atomic.compare_add;
         w->swap = wr->wr.atomic.swap;
         break;
+    case IBV_WR_LOCAL_INV:
+        w->num_sge = 0;
+        w->length = 0;
+        return 0;
+    case IBV_WR_BIND_MW:
+        if (!wr->bind_mw.mw || wr->bind_mw.mw->type != binds)
+            return EINVAL;
+        return zs_window_fill(qp, w, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
     default:
         return EOPNOTSUPP;
     }
     return wr->send_flags & IBV_SEND_INLINE ? copy_inline(qp, w, wr) : copy_sges(qp, w, wr);
 }
 
-int zs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static int post(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, enum ibv_mw_type binds)
 {
     struct zs_qp *qp = zs_qp(ibqp);
     int state = zs_qp_state(qp);
@@ -100,7 +109,7 @@ int zs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
         if (tail - atomic_load_explicit(&qp->sq_free, memory_order_acquire) >= qp->sq_size)
             e = ENOMEM;
         else
-            e = build(qp, &qp->sq[tail & qp->sq_mask], wr);
+            e = build(qp, &qp->sq[tail & qp->sq_mask], wr, binds);
         if (e) {
             *bad = wr;
             break;
@@ -111,6 +120,16 @@ int zs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
     if (tail != first)
         zs_ring(qp);
     return e;
+}
+
+int zs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    return post(qp, wr, bad, IBV_MW_TYPE_2);
+}
+
+int zs_post_bind(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    return post(qp, wr, bad, IBV_MW_TYPE_1);
 }
 
 int zs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

@@ -79,6 +79,28 @@ static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
         w->imm = imm;
 }
 
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+    struct zs_wqe *w = begin(ex, IBV_WR_SEND_WITH_INV, IBV_QP_EX_WITH_SEND_WITH_INV);
+    if (w)
+        w->imm = rkey;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+    struct zs_wqe *w = begin(ex, IBV_WR_LOCAL_INV, IBV_QP_EX_WITH_LOCAL_INV);
+    if (w)
+        w->imm = rkey;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+    struct zs_qp *qp = of(ex);
+    struct zs_wqe *w = begin(ex, IBV_WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW);
+    if (w)
+        qp->ex_error = mw->type == IBV_MW_TYPE_2 ? zs_window_fill(qp, w, mw, rkey, info) : EINVAL;
+}
+
 static void atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint64_t flag, uint32_t rkey, uint64_t addr, uint64_t a,
                    uint64_t b)
 {
@@ -200,6 +222,9 @@ void zs_qp_ex_setup(struct zs_qp *qp)
     ex->wr_rdma_write = wr_rdma_write;
     ex->wr_rdma_write_imm = wr_rdma_write_imm;
     ex->wr_send = wr_send;
+    ex->wr_send_inv = wr_send_inv;
+    ex->wr_local_inv = wr_local_inv;
+    ex->wr_bind_mw = wr_bind_mw;
     ex->wr_send_imm = wr_send_imm;
     ex->wr_atomic_cmp_swp = wr_cmp_swp;
     ex->wr_atomic_fetch_add = wr_fetch_add;

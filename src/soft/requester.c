@@ -28,116 +28,11 @@ static uint32_t sq_tail(struct zs_qp *qp)
     return atomic_load_explicit(&qp->sq_tail, memory_order_acquire);
 }
 
-static bool is_read(const struct zs_wqe *w)
-{
-    return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-           w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 /* 4.096 us * 2^timeout; a NIC may take up to four times that before it acts (IB specification, 9.7.6.1.3), and a thread
  * that shares its core with others needs the allowance. */
 static uint64_t ack_timeout_ns(const struct zs_qp *qp)
 {
     return qp->attr.timeout ? 4 * (4096ull << qp->attr.timeout) : NO_TIMEOUT_NS;
-}
-
-/* --- completing ----------------------------------------------------------------------------------------------------------- */
-
-static enum ibv_wc_opcode wc_opcode(const struct zs_wqe *w)
-{
-    switch (w->opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-        return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-        return IBV_WC_RDMA_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-        return IBV_WC_COMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        return IBV_WC_FETCH_ADD;
-    default:
-        return IBV_WC_SEND;
-    }
-}
-
-/* True if the script makes this request fail. What came in the same turn behind one that failed is flushed. */
-static bool scripted(struct zs_qp *qp, enum ibv_wc_status *status)
-{
-    if (*status != IBV_WC_SUCCESS)
-        return false;
-    int fault = zs_qp_state(qp) == IBV_QPS_ERR ? IBV_WC_WR_FLUSH_ERR : zs_fault(ZS_FAULT_WC);
-    *status = (enum ibv_wc_status)fault;
-    return fault != IBV_WC_SUCCESS;
-}
-
-/* w is sq[sq_ack]. */
-void zs_requester_complete(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
-{
-    bool broken = zs_faults_on[ZS_FAULT_WC] && scripted(qp, &status);
-    qp->sq_ack++;
-    if (psn_diff(qp->sq_ack, qp->sq_next) > 0)
-        qp->sq_next = qp->sq_ack;
-    if (!w->signaled && status == IBV_WC_SUCCESS)
-        return;
-    struct zs_cqe e = {
-        .wr_id = w->wr_id,
-        .qp = qp,
-        .status = status,
-        .opcode = wc_opcode(w),
-        .byte_len = is_read(w) && status == IBV_WC_SUCCESS ? w->length : 0,
-        .qp_num = qp->qp.qp_num,
-        .queue_next = qp->sq_ack,
-        .is_send = true,
-    };
-    zs_cq_push(qp->send_cq, &e, false);
-    if (broken)
-        zs_qp_error(qp, IBV_EVENT_QP_FATAL, false);
-}
-
-void zs_requester_fail(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
-{
-    zs_requester_complete(qp, w, status);
-    zs_qp_error(qp, IBV_EVENT_QP_FATAL, false); /* the completion tells; no event beside it */
-}
-
-static void flush_receives(struct zs_qp *qp)
-{
-    if (qp->recv_held)
-        zs_respond_recv_done(qp, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV, 0, 0, 0, false);
-    if (qp->srq)
-        return;
-    for (uint32_t tail = atomic_load_explicit(&qp->rq_tail, memory_order_acquire); qp->rq_head != tail;) {
-        struct zs_cqe e = {
-            .wr_id = qp->rq[qp->rq_head & qp->rq_mask].wr_id,
-            .qp = qp,
-            .status = IBV_WC_WR_FLUSH_ERR,
-            .opcode = IBV_WC_RECV,
-            .qp_num = qp->qp.qp_num,
-            .queue_next = ++qp->rq_head,
-        };
-        zs_cq_push(qp->recv_cq, &e, false);
-    }
-}
-
-void zs_flush(struct zs_qp *qp)
-{
-    qp->send_off = qp->recv_off = qp->rd_outstanding = 0;
-    qp->send_failed = false;
-    for (uint32_t tail = sq_tail(qp); qp->sq_ack != tail;)
-        zs_requester_complete(qp, wqe(qp, qp->sq_ack), IBV_WC_WR_FLUSH_ERR);
-    flush_receives(qp);
-}
-
-enum ibv_wc_status zs_nak_status(enum zs_nak nak)
-{
-    switch (nak) {
-    case ZS_NAK_INV_REQ:
-        return IBV_WC_REM_INV_REQ_ERR;
-    case ZS_NAK_ACCESS:
-        return IBV_WC_REM_ACCESS_ERR;
-    default:
-        return IBV_WC_REM_OP_ERR;
-    }
 }
 
 /* --- waiting and retrying --------------------------------------------------------------------------------------------------- */
@@ -301,6 +196,8 @@ static struct zs_frame make_frame(const struct zs_qp *qp, const struct zs_wqe *w
     };
     if (w->opcode == IBV_WR_SEND_WITH_IMM || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
         f.flags |= ZS_F_IMM;
+    if (w->opcode == IBV_WR_SEND_WITH_INV)
+        f.flags |= ZS_F_INV;
     if (w->flags & IBV_SEND_SOLICITED)
         f.flags |= ZS_F_SOLICITED;
     return f;
@@ -365,11 +262,11 @@ static bool may_start(struct zs_qp *qp, struct zs_wqe *w)
         return false;
     if (zs_model.on && zs_model_holds(qp, w))
         return false;
-    if (is_read(w) && !qp->attr.max_rd_atomic) {
+    if (zs_wqe_is_read(w) && !qp->attr.max_rd_atomic) {
         fail_in_turn(qp, w, IBV_WC_LOC_QP_OP_ERR); /* it could never be sent */
         return false;
     }
-    return !is_read(w) || qp->rd_outstanding < qp->attr.max_rd_atomic;
+    return !zs_wqe_is_read(w) || qp->rd_outstanding < qp->attr.max_rd_atomic;
 }
 
 static void tell_drained(struct zs_qp *qp)
@@ -443,6 +340,12 @@ static bool send_some(struct zs_qp *qp)
         if (qp->send_failed || qp->sq_next == sq_tail(qp))
             return false;
         struct zs_wqe *w = wqe(qp, qp->sq_next);
+        if (zs_wqe_is_local(w)) {
+            if (qp->sq_ack != qp->sq_next || zs_qp_state(qp) != IBV_QPS_RTS)
+                return false; /* after everything before it */
+            zs_window_run(qp, w);
+            continue;
+        }
         bool begun = qp->send_off || (qp->recv_off && qp->sq_ack == qp->sq_next); /* sent in part, or pulled in part */
         if (!begun && !may_start(qp, w))
             return false;
@@ -462,7 +365,7 @@ static bool send_some(struct zs_qp *qp)
             qp->psn = (qp->psn + 1) & ZS_PSN_MASK;
             w->sent = true;
         }
-        if (is_read(w)) {
+        if (zs_wqe_is_read(w)) {
             send_request(qp, w);
         } else {
             int64_t n = send_payload(qp, w);
@@ -510,7 +413,7 @@ static bool acknowledge(struct zs_qp *qp, uint32_t psn, bool inclusive)
         int32_t d = psn_diff(w->psn, psn);
         if (d > 0 || (d == 0 && !inclusive))
             break;
-        if (is_read(w))
+        if (zs_wqe_is_read(w))
             return false;
         zs_requester_complete(qp, w, IBV_WC_SUCCESS);
     }
@@ -585,7 +488,7 @@ void zs_requester_frame(struct zs_link *l, struct zs_qp *qp, const struct zs_fra
         break;
     case ZS_OP_ATOMIC_DATA:
         acknowledge(qp, f->psn, false);
-        if (oldest_is(qp, f->psn) && is_read(wqe(qp, qp->sq_ack)) && wqe(qp, qp->sq_ack)->opcode != IBV_WR_RDMA_READ)
+        if (oldest_is(qp, f->psn) && zs_wqe_is_read(wqe(qp, qp->sq_ack)) && wqe(qp, qp->sq_ack)->opcode != IBV_WR_RDMA_READ)
             on_atomic_data(qp, f);
         break;
     default:

@@ -50,7 +50,7 @@ enum zs_nak zs_respond_check(struct zs_qp *qp, enum zs_frame_op op, uint32_t rke
     }
     if ((op == ZS_OP_READ || access == IBV_ACCESS_REMOTE_ATOMIC) && !qp->attr.max_dest_rd_atomic)
         return ZS_NAK_INV_REQ;
-    if (!zs_mr_hold(ZS_HAZARD_DST, qp->pd, rkey, va, length, access))
+    if (!zs_mr_hold_remote(ZS_HAZARD_DST, qp, rkey, va, length, access))
         return ZS_NAK_ACCESS;
     zs_mr_release(ZS_HAZARD_DST);
     return ZS_NAK_NONE;
@@ -145,7 +145,7 @@ enum zs_nak zs_respond_atomic(struct zs_qp *qp, enum zs_frame_op op, uint32_t rk
     enum zs_nak nak = zs_respond_check(qp, op, rkey, va, 8);
     if (nak)
         return nak;
-    uint64_t *p = zs_mr_hold(ZS_HAZARD_DST, qp->pd, rkey, va, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    uint64_t *p = zs_mr_hold_remote(ZS_HAZARD_DST, qp, rkey, va, 8, IBV_ACCESS_REMOTE_ATOMIC);
     if (!p)
         return ZS_NAK_ACCESS;
     if (op == ZS_OP_FETCH_ADD) {
@@ -156,6 +156,15 @@ enum zs_nak zs_respond_atomic(struct zs_qp *qp, enum zs_frame_op op, uint32_t rk
     }
     zs_mr_release(ZS_HAZARD_DST);
     return ZS_NAK_NONE;
+}
+
+/* The receive of a SEND_WITH_INV that names no window of this queue pair completes with an error. */
+bool zs_respond_invalidate(struct zs_qp *qp, uint32_t rkey)
+{
+    if (zs_window_invalidate(qp, rkey))
+        return true;
+    zs_respond_recv_done(qp, IBV_WC_REM_INV_REQ_ERR, IBV_WC_RECV, 0, 0, 0, true);
+    return false;
 }
 
 /* --- requests from a link --------------------------------------------------------------------------------------------------- */
@@ -308,12 +317,17 @@ void zs_responder_frame_end(struct zs_link *l)
     if (!(f->flags & ZS_F_LAST))
         return;
     qp->msg_active = false;
+    if (f->flags & ZS_F_INV && !zs_respond_invalidate(qp, f->imm)) {
+        refuse(qp, ZS_NAK_ACCESS, f->psn);
+        return;
+    }
     qp->epsn = psn_add(qp->epsn, 1);
     qp->ack_due = true;
     zs_ready(qp);
     if (f->op == ZS_OP_SEND || f->flags & ZS_F_IMM)
         zs_respond_recv_done(qp, IBV_WC_SUCCESS, f->op == ZS_OP_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM, f->total,
-                             f->flags & ZS_F_IMM ? f->imm : 0, f->flags & ZS_F_IMM ? IBV_WC_WITH_IMM : 0,
+                             f->flags & (ZS_F_IMM | ZS_F_INV) ? f->imm : 0,
+                             f->flags & ZS_F_IMM ? IBV_WC_WITH_IMM : f->flags & ZS_F_INV ? IBV_WC_WITH_INV : 0,
                              f->flags & ZS_F_SOLICITED);
 }
 
@@ -344,7 +358,7 @@ static int64_t send_answer(struct zs_qp *qp, struct zs_answer *a)
         return 0;
     }
     if (n) {
-        data = zs_mr_hold(ZS_HAZARD_SRC, qp->pd, a->rkey, a->va + a->offset, n, IBV_ACCESS_REMOTE_READ);
+        data = zs_mr_hold_remote(ZS_HAZARD_SRC, qp, a->rkey, a->va + a->offset, n, IBV_ACCESS_REMOTE_READ);
         if (!data)
             return -1;
     }

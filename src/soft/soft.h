@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base.h"
 #include "wire.h"
 #include "zcsoft.h"
 
@@ -30,58 +31,6 @@
 #define ZS_MAX_MR (1 << 20)
 #define ZS_MAX_MSG 0x80000000u
 #define ZS_PSN_MASK 0xffffffu
-
-#define zs_container(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
-
-/* --- lists ----------------------------------------------------------------------------------------------------- */
-
-struct zs_list {
-    struct zs_list *next, *prev;
-};
-
-static inline void zs_list_init(struct zs_list *l)
-{
-    l->next = l->prev = l;
-}
-
-static inline bool zs_list_empty(const struct zs_list *l)
-{
-    return l->next == l;
-}
-
-static inline void zs_list_add(struct zs_list *head, struct zs_list *l)
-{
-    l->prev = head->prev;
-    l->next = head;
-    head->prev->next = l;
-    head->prev = l;
-}
-
-static inline void zs_list_del(struct zs_list *l)
-{
-    l->prev->next = l->next;
-    l->next->prev = l->prev;
-    zs_list_init(l);
-}
-
-/* --- spinlock: among threads of the application only, or with the device thread for a handful of instructions ---- */
-
-typedef struct {
-    atomic_flag held;
-} zs_spin;
-
-void zs_spin_wait(zs_spin *s);
-
-static inline void zs_spin_lock(zs_spin *s)
-{
-    if (atomic_flag_test_and_set_explicit(&s->held, memory_order_acquire))
-        zs_spin_wait(s);
-}
-
-static inline void zs_spin_unlock(zs_spin *s)
-{
-    atomic_flag_clear_explicit(&s->held, memory_order_release);
-}
 
 /* --- event sources and timers of the device thread (device.c) ---------------------------------------------------- */
 
@@ -160,10 +109,17 @@ const char *zs_env_addr(void);
 
 /* --- memory (memory.c) -------------------------------------------------------------------------------------------- */
 
+enum zs_owner { ZS_OWNER_MR, ZS_OWNER_MW };
+
+struct zs_qp;
+struct zs_wqe;
+
 struct zs_mr {
+    enum zs_owner kind; /* first: what owns a slot of the table */
     struct ibv_mr mr;
     uint32_t slot;
     size_t pinned; /* bytes charged */
+    uint32_t windows; /* bound to it; under the table's lock */
 };
 
 enum { ZS_HAZARD_SRC, ZS_HAZARD_DST, ZS_HAZARDS };
@@ -172,9 +128,21 @@ enum { ZS_HAZARD_SRC, ZS_HAZARD_DST, ZS_HAZARDS };
  * ibv_dereg_mr() does not return. NULL if any check fails. Length 0 must not be asked. */
 /* The table of struct zs_mr_slot (wire.h): slots are never unmapped, and the device reads them without a lock. */
 const void *zs_mr_table(void);
-void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t key, uint64_t va, uint64_t length, uint32_t access);
+void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t lkey, uint64_t va, uint64_t length, uint32_t access);
+/* The same for a peer's request that came to `qp`. */
+void *zs_mr_hold_remote(int hazard, const struct zs_qp *qp, uint32_t rkey, uint64_t va, uint64_t length, uint32_t access);
 void zs_mr_release(int hazard);
 struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
+/* window.c */
+struct ibv_mw *zs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int zs_dealloc_mw(struct ibv_mw *mw);
+int zs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int zs_window_fill(struct zs_qp *qp, struct zs_wqe *w, const struct ibv_mw *mw, uint32_t rkey,
+                   const struct ibv_mw_bind_info *info);
+void zs_window_run(struct zs_qp *qp, struct zs_wqe *w); /* device thread: BIND_MW and LOCAL_INV, when they are the oldest */
+bool zs_window_invalidate(const struct zs_qp *qp, uint32_t rkey); /* false if qp may not */
+void zs_windows_forget_qp(const struct zs_qp *qp);
+
 void zs_memory_fork_prepare(void);
 void zs_memory_fork_done(bool child);
 
@@ -433,6 +401,7 @@ struct zs_qp *zs_qp_by_num(uint32_t qpn);
 
 /* post.c, post_ex.c */
 int zs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int zs_post_bind(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad); /* a window of type 1 */
 int zs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 void zs_qp_ex_setup(struct zs_qp *qp);
 int zs_fill_inline(struct zs_qp *qp, struct zs_wqe *w, uint8_t *to, const void *from, size_t length);
@@ -445,6 +414,17 @@ static inline struct ibv_sge *zs_wqe_sges(struct zs_qp *qp, const struct zs_wqe 
 static inline uint8_t *zs_wqe_inline(struct zs_qp *qp, const struct zs_wqe *w)
 {
     return qp->sq_inline + (size_t)(w - qp->sq) * qp->inline_max;
+}
+
+static inline bool zs_wqe_is_read(const struct zs_wqe *w) /* is answered with data: READs and atomics */
+{
+    return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+           w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static inline bool zs_wqe_is_local(const struct zs_wqe *w) /* nothing of it travels */
+{
+    return w->opcode == IBV_WR_BIND_MW || w->opcode == IBV_WR_LOCAL_INV;
 }
 
 void zs_cursor_start(struct zs_cursor *c, struct zs_qp *qp, const struct zs_wqe *w, uint32_t offset);
@@ -481,6 +461,7 @@ enum zs_nak zs_respond_atomic(struct zs_qp *qp, enum zs_frame_op op, uint32_t rk
 void zs_respond_recv_done(struct zs_qp *qp, enum ibv_wc_status status, enum ibv_wc_opcode opcode, uint32_t length,
                           uint32_t imm, unsigned int wc_flags, bool solicited);
 void zs_respond_failed(struct zs_qp *qp, enum zs_nak nak); /* completes a held receive with the error, QP to ERR */
+bool zs_respond_invalidate(struct zs_qp *qp, uint32_t rkey);
 void zs_respond_established(struct zs_qp *qp);
 bool zs_responder_run(struct zs_qp *qp);
 /* A request frame came in: decides where its payload goes. */

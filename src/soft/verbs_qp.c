@@ -75,7 +75,8 @@ static int check_init(const struct ibv_qp_init_attr_ex *a)
     const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     const uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
                          IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |
+                         IBV_QP_EX_WITH_SEND_WITH_INV;
     if (a->comp_mask & ~known || a->qp_type != IBV_QPT_RC)
         return EOPNOTSUPP;
     if (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags)
@@ -246,6 +247,7 @@ ZS_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     zs_lock();
     zs_cm_forget_qp(qp);
     zs_direct_retract(qp);
+    zs_windows_forget_qp(qp); /* its number will be another queue pair's */
     zs_unready(qp);
     zs_responder_run(qp); /* acknowledgements that are still owed: the peer must not take our leaving for a failure */
     zs_list_del(&qp->ready_link);

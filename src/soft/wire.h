@@ -14,7 +14,7 @@
 #endif
 
 #define ZS_MAGIC 0x3154465343415a5aULL
-#define ZS_WIRE_VERSION 2
+#define ZS_WIRE_VERSION 3
 
 enum zs_kind { ZS_KIND_LINK = 1, ZS_KIND_CM = 2 };
 
@@ -100,7 +100,7 @@ struct zs_qp_slot {
 };
 static_assert(sizeof(struct zs_qp_slot) == 64, "one cache line");
 
-/* One registration. key is 0 while the slot is free or dying; every other field is constant while key is not 0. */
+/* One registration, or one memory window that is bound. key is 0 while the slot is free or dying; every other field is constant while key is not 0. */
 struct zs_mr_slot {
     _Atomic uint32_t key;
     uint32_t access;
@@ -108,7 +108,9 @@ struct zs_mr_slot {
     uint64_t length;
     uint64_t addr; /* where iova lies in the process */
     uint64_t pd;
-    uint64_t reserved[3];
+    uint32_t qpn; /* a memory window of type 2: the only queue pair it serves; else 0 */
+    uint32_t reserved0;
+    uint64_t reserved[2];
 };
 static_assert(sizeof(struct zs_mr_slot) == 64, "one cache line");
 

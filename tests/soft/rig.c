@@ -42,7 +42,8 @@ static struct ibv_qp *create(struct rig *r, int i)
     if (r->opt.extended) {
         a.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         a.send_ops_flags = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND |
-                           IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                           IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                           IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
     }
     return ibv_create_qp_ex(r->ctx, &a);
 }
