@@ -49,7 +49,8 @@ int cmd_stats(struct daemon *daemon, struct call *call, const json_t *params, js
 {
     (void)call, (void)params, (void)err;
     json_t *results = json_pack("{s:o}", "stored", zc_json_count(store_count(daemon->store)));
-    json_t *region = json_pack("{s:o}", "size_bytes", zc_json_count(zc_region_size(daemon->region)));
+    json_t *region = json_pack("{s:o, s:o}", "size_bytes", zc_json_count(zc_region_size(daemon->region)), "huge_page_bytes",
+                               zc_json_count(zc_region_huge_bytes(daemon->region)));
     json_t *listen = json_pack("{s:s, s:i}", "address", daemon->config.listen.address, "port",
                                (int)zc_responder_port(daemon->responder));
     *result = json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "uptime_s",

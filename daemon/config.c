@@ -25,21 +25,24 @@ struct key {
     const char *default_text;
     bool reloadable;
     const char *help;
+    const char *const *choices; /* NULL-terminated; KEY_CHOICE only */
 };
 
 static const struct key keys[] = {
     { "socket", "PATH", KEY_PATH, offsetof(struct config, socket), "/run/zcrdmad/control.sock", false,
-      "control socket that zcctl connects to" },
+      "control socket that zcctl connects to", NULL },
     { "state_dir", "DIR", KEY_PATH, offsetof(struct config, state_dir), "/var/lib/zcrdmad", false,
-      "folder of the stored results" },
+      "folder of the stored results", NULL },
     { "device", "auto|soft|NAME", KEY_NAME, offsetof(struct config, device), "auto", false,
-      "RDMA device; auto: one with an ACTIVE port, or else the software device" },
+      "RDMA device; auto: one with an ACTIVE port, or else the software device", NULL },
     { "listen", "ADDR:PORT", KEY_ENDPOINT, offsetof(struct config, listen), "0.0.0.0:17471", false,
-      "where peers connect; port 0: any free one" },
+      "where peers connect; port 0: any free one", NULL },
     { "region_size", "SIZE", KEY_SIZE, offsetof(struct config, region_size_bytes), "256M", false,
-      "memory exposed to peers for reading" },
+      "memory exposed to peers for reading", NULL },
+    { "region_pages", "PAGES", KEY_CHOICE, offsetof(struct config, region_pages), "default", false,
+      "default, thp, 2m or 1g (pages of that memory)", zc_pages_names },
     { "log_level", "LEVEL", KEY_CHOICE, offsetof(struct config, log_level), "info", true,
-      "error, warning, info or debug" },
+      "error, warning, info or debug", log_level_names },
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
@@ -99,7 +102,7 @@ static int set_size(const struct key *key, const char *text, uint64_t *size_byte
 
 static int set_choice(const struct key *key, const char *text, int *choice, struct zc_error *err)
 {
-    int found = zc_choice_find(log_level_names, text);
+    int found = zc_choice_find(key->choices, text);
     if (found < 0)
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, key->name, "%s '%.100s' is not one of %s", key->name, text, key->help);
     *choice = found;
@@ -130,7 +133,7 @@ static char *show_key(const struct key *key, const struct config *config, char *
         snprintf(text, size, strchr(endpoint->address, ':') ? "[%s]:%u" : "%s:%u", endpoint->address, (unsigned)endpoint->port);
         break;
     case KEY_SIZE: zc_size_format(*(const uint64_t *)from, text, size); break;
-    case KEY_CHOICE: snprintf(text, size, "%s", log_level_names[*(const int *)from]); break;
+    case KEY_CHOICE: snprintf(text, size, "%s", key->choices[*(const int *)from]); break;
     }
     return text;
 }

@@ -31,6 +31,7 @@ struct config {
     char device[ZC_NAME_MAX];       /* "auto", "soft" or a device's name */
     struct config_endpoint listen;
     uint64_t region_size_bytes;
+    int region_pages;               /* enum zc_pages */
     int log_level;                  /* enum zc_log_level; can change at run time */
 };
 

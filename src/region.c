@@ -10,20 +10,27 @@
 struct zc_region {
     struct zc_buffer buffer;
     struct ibv_mr *mr;
-    uint64_t seed;
+    uint64_t seed, huge_bytes;
 };
 
 int zc_region_create(const struct zc_device *device, size_t size_bytes, uint64_t pattern_seed, struct zc_region **region,
                      struct zc_error *err)
+{
+    return zc_region_create_pages(device, size_bytes, ZC_PAGES_DEFAULT, pattern_seed, region, err);
+}
+
+int zc_region_create_pages(const struct zc_device *device, size_t size_bytes, enum zc_pages pages, uint64_t pattern_seed,
+                           struct zc_region **region, struct zc_error *err)
 {
     struct zc_region *r = calloc(1, sizeof(*r));
     if (!r)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a region");
     r->seed = pattern_seed;
 
-    int rc = zc_buffer_create(size_bytes, zc_device_info(device)->numa_node, &r->buffer, err);
+    int rc = zc_buffer_create_pages(size_bytes, pages, zc_device_info(device)->numa_node, &r->buffer, err);
     if (rc)
         goto free_region;
+    r->huge_bytes = zc_buffer_huge_bytes(&r->buffer);
     zc_pattern_fill(r->buffer.address, size_bytes, 0, pattern_seed);
     rc = zc_mr_register(device, r->buffer.address, size_bytes, IBV_ACCESS_REMOTE_READ, "the region", &r->mr, err);
     if (rc)
@@ -55,6 +62,11 @@ uint64_t zc_region_address(const struct zc_region *region)
 size_t zc_region_size(const struct zc_region *region)
 {
     return region->buffer.length_bytes;
+}
+
+uint64_t zc_region_huge_bytes(const struct zc_region *region)
+{
+    return region->huge_bytes;
 }
 
 uint32_t zc_region_rkey(const struct zc_region *region)

@@ -148,3 +148,15 @@ def test_device_by_name(daemon, check_schema):
     done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--device", "mlx9_9", status=1)
     assert "mlx9_9" in one_line(done.stderr) and name in done.stderr
     daemon.serves()
+
+
+def test_pages_of_the_region(new, start):
+    """The region's pages are the daemon's own affair; where there are none, it says so and does not start."""
+    if POOL_1G.exists() and int(POOL_1G.read_text()) == 0:
+        status, line = new("--region-pages", "1g").refused()
+        assert status == 1 and "/proc/sys/vm/nr_hugepages" in line
+    if "[never]" in pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
+        pytest.skip("this kernel has no transparent huge pages")
+    daemon = start("--region-pages", "thp")
+    assert daemon.call("stats")["region"]["huge_page_bytes"] >= 0
+    daemon.serves()

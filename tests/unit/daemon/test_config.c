@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "config.h"
+#include "options.h"
 #include "log.h"
 
 static char file[] = "/tmp/zc-config-XXXXXX";
@@ -70,6 +71,7 @@ static void test_defaults(void **state)
     assert_string_equal(config.listen.address, "0.0.0.0");
     assert_int_equal(config.listen.port, 17471);
     assert_int_equal(config.region_size_bytes, 256 << 20);
+    assert_int_equal(config.region_pages, ZC_PAGES_DEFAULT);
     assert_int_equal(config.log_level, ZC_LOG_INFO);
 }
 
@@ -107,6 +109,7 @@ static void test_bad_file(void **state)
     refuses("[zcrdmad]\nlisten = host:1\n", "listen", "no numeric address", args);
     refuses("[zcrdmad]\nlisten = 1.2.3.4:70000\n", "listen", "no port", args);
     refuses("[zcrdmad]\nlisten = ::1:5\n", "listen", "no numeric address", args);
+    refuses("[zcrdmad]\nregion_pages = 4k\n", "region_pages", ":2: region_pages '4k' is not one of default, thp, 2m or 1g", args);
     refuses("[zcrdmad]\nlog_level = loud\n", "log_level", ":2: log_level 'loud' is not one of error", args);
     refuses("[zcrdmad]\nsocket =\n", "socket", "socket is empty", args);
     refuses("[zcrdmad]\nsocket = /a\nsocket = /b\n", "socket", ":3: socket is given twice", args);
