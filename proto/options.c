@@ -26,9 +26,12 @@ const char *const zc_pages_names[] = {
 
 #define FIELD(name) offsetof(struct zc_run_options, name)
 #define STRATEGY(id) (UINT32_C(1) << (id))
-#define COPY_STRATEGIES STRATEGY(ZC_COPY_BLOCKING)
-#define PIPELINE_STRATEGIES STRATEGY(ZC_PIPELINE_BLOCKING)
-#define IDEAL_STRATEGIES STRATEGY(ZC_IDEAL_BLOCKING)
+#define COPY_STRATEGIES (STRATEGY(ZC_COPY_BLOCKING) | STRATEGY(ZC_COPY_NON_BLOCKING) | STRATEGY(ZC_COPY_ASYNC))
+#define PIPELINE_STRATEGIES (STRATEGY(ZC_PIPELINE_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_ASYNC))
+#define IDEAL_STRATEGIES (STRATEGY(ZC_IDEAL_BLOCKING) | STRATEGY(ZC_IDEAL_NON_BLOCKING))
+#define ASYNC_STRATEGIES (STRATEGY(ZC_COPY_ASYNC) | STRATEGY(ZC_NAIVE_ASYNC) | STRATEGY(ZC_PIPELINE_ASYNC))
+#define REGISTERING_THREADS (STRATEGY(ZC_NAIVE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING))
+#define EVERY_STRATEGY ((UINT32_C(1) << ZC_STRATEGY_COUNT) - 1)
 
 static const struct zc_option table[] = {
     { .name = "strategy", .metavar = "NAME", .type = ZC_OPTION_CHOICE, .field = FIELD(strategy),
@@ -62,14 +65,21 @@ static const struct zc_option table[] = {
     { .name = "chunk_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(chunk_size_bytes), .default_text = "2M",
       .other_default = "512K", .others = IDEAL_STRATEGIES, .others_name = "ideal", .min = 1, .max = GIB,
       .strategies = PIPELINE_STRATEGIES | IDEAL_STRATEGIES, .help = "chunk of the pipeline and ideal strategies" },
+    { .name = "concurrency", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency), .default_text = "1",
+      .min = 1, .max = 64, .strategies = STRATEGY(ZC_COPY_NON_BLOCKING) | ASYNC_STRATEGIES,
+      .help = "threads that copy; with async the pool that copies or registers" },
+    { .name = "concurrency_reg", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency_reg), .default_text = "1",
+      .min = 1, .max = 64, .strategies = REGISTERING_THREADS, .help = "threads that register" },
+    { .name = "concurrency_dereg", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency_dereg),
+      .default_text = "1", .min = 1, .max = 64, .strategies = REGISTERING_THREADS, .help = "threads that deregister" },
     { .name = "qps", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(qps), .default_text = "1", .min = 1, .max = 64,
       .strategies = ZC_ALL_STRATEGIES, .help = "queue pairs that the chunks are spread over" },
     { .name = "validate", .metavar = "none|first|all", .type = ZC_OPTION_CHOICE, .field = FIELD(validate),
       .default_text = "first", .choices = zc_validate_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "which requests are compared with the peer's pattern" },
     { .name = "wait", .metavar = "poll|event", .type = ZC_OPTION_CHOICE, .field = FIELD(wait), .default_text = "poll",
-      .choices = zc_wait_names, .strategies = ZC_ALL_STRATEGIES,
-      .help = "poll for completions or sleep until the device tells" },
+      .choices = zc_wait_names, .strategies = EVERY_STRATEGY & ~ASYNC_STRATEGIES,
+      .help = "poll for completions or sleep until the device tells; async always sleeps" },
     { .name = "footprint", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(footprint_bytes),
       .default_text = "256M", .min = 1, .max = TIB, .strategies = ZC_ALL_STRATEGIES,
       .help = "user buffers cycled through, so that they outgrow the caches" },

@@ -33,6 +33,9 @@ struct zc_run_options {
     uint64_t mr_size_bytes;       /* chunk of the copy strategies */
     uint64_t mr_count;            /* slots of staging memory of that size; 0: as many as the engine finds useful */
     uint64_t chunk_size_bytes;    /* chunk of the pipeline and ideal strategies */
+    uint64_t concurrency;         /* threads that copy; with async all of the pool */
+    uint64_t concurrency_reg;     /* threads that register */
+    uint64_t concurrency_dereg;   /* threads that deregister */
     uint64_t qps;                 /* QPs that the chunks are spread over */
     uint64_t footprint_bytes;     /* user buffers cycled through */
     int offset;                   /* enum zc_offset */

@@ -7,29 +7,76 @@
 
 const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
     [ZC_COPY_BLOCKING] = {
-        .name = "copy_blocking", .memory = ZC_MEMORY_STAGING, .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_MR_SIZE,
+        .name = "copy_blocking", .memory = ZC_MEMORY_STAGING,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_MR_SIZE,
         .shows = "what a copy costs when one thread reads into staging memory and copies while other chunks fly",
     },
+    [ZC_COPY_NON_BLOCKING] = {
+        .name = "copy_non_blocking", .memory = ZC_MEMORY_STAGING,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_MR_SIZE,
+        .shows = "how far threads that only copy keep up with the wire, with many requests in flight",
+    },
+    [ZC_COPY_ASYNC] = {
+        .name = "copy_async", .memory = ZC_MEMORY_STAGING,
+        .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_MR_SIZE,
+        .shows = "what copying costs in a program that sleeps for events and copies on a pool",
+    },
     [ZC_NAIVE_BLOCKING] = {
-        .name = "naive_blocking", .memory = ZC_MEMORY_REGISTER, .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_WHOLE,
+        .name = "naive_blocking", .memory = ZC_MEMORY_REGISTER,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_WHOLE,
         .shows = "what registering the whole buffer, reading and deregistering cost one after the other",
     },
+    [ZC_NAIVE_NON_BLOCKING] = {
+        .name = "naive_non_blocking", .memory = ZC_MEMORY_REGISTER,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_WHOLE,
+        .shows = "how far threads that register and deregister whole buffers keep up with the wire",
+    },
+    [ZC_NAIVE_ASYNC] = {
+        .name = "naive_async", .memory = ZC_MEMORY_REGISTER,
+        .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_WHOLE,
+        .shows = "what registering whole buffers costs in a program that sleeps for events, with a pool for it",
+    },
     [ZC_PIPELINE_BLOCKING] = {
-        .name = "pipeline_blocking", .memory = ZC_MEMORY_REGISTER, .execution = ZC_EXECUTION_BLOCKING,
-        .chunking = ZC_CHUNK_CHUNK_SIZE,
-        .shows = "how much of the registration hides behind the READs when one thread registers chunk by chunk",
+        .name = "pipeline_blocking", .memory = ZC_MEMORY_REGISTER,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "how much of the registration one thread can hide behind the READs, chunk by chunk",
+    },
+    [ZC_PIPELINE_NON_BLOCKING] = {
+        .name = "pipeline_non_blocking", .memory = ZC_MEMORY_REGISTER,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "whether registering chunks on threads of their own hides it behind the READs",
+    },
+    [ZC_PIPELINE_ASYNC] = {
+        .name = "pipeline_async", .memory = ZC_MEMORY_REGISTER,
+        .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "what registering chunks costs in a program that sleeps for events, with a pool for it",
     },
     [ZC_IDEAL_BLOCKING] = {
         .name = "ideal_blocking", .alias = "blocking_ideal", .memory = ZC_MEMORY_PREREGISTERED,
         .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
         .shows = "the ceiling for one request at a time: no copy, no registration",
     },
+    [ZC_IDEAL_NON_BLOCKING] = {
+        .name = "ideal_non_blocking", .alias = "non_blocking_ideal", .memory = ZC_MEMORY_PREREGISTERED,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "the ceiling with many requests in flight: no copy, no registration",
+    },
 };
 
 #define NAME(id, name) [id] = name
 const char *const zc_strategy_names[] = {
-    NAME(ZC_COPY_BLOCKING, "copy_blocking"), NAME(ZC_NAIVE_BLOCKING, "naive_blocking"),
-    NAME(ZC_PIPELINE_BLOCKING, "pipeline_blocking"), NAME(ZC_IDEAL_BLOCKING, "ideal_blocking"), NAME(ZC_STRATEGY_COUNT, NULL),
+    NAME(ZC_COPY_BLOCKING, "copy_blocking"),
+    NAME(ZC_COPY_NON_BLOCKING, "copy_non_blocking"),
+    NAME(ZC_COPY_ASYNC, "copy_async"),
+    NAME(ZC_NAIVE_BLOCKING, "naive_blocking"),
+    NAME(ZC_NAIVE_NON_BLOCKING, "naive_non_blocking"),
+    NAME(ZC_NAIVE_ASYNC, "naive_async"),
+    NAME(ZC_PIPELINE_BLOCKING, "pipeline_blocking"),
+    NAME(ZC_PIPELINE_NON_BLOCKING, "pipeline_non_blocking"),
+    NAME(ZC_PIPELINE_ASYNC, "pipeline_async"),
+    NAME(ZC_IDEAL_BLOCKING, "ideal_blocking"),
+    NAME(ZC_IDEAL_NON_BLOCKING, "ideal_non_blocking"),
+    NAME(ZC_STRATEGY_COUNT, NULL),
 };
 const char *const zc_memory_names[] = {
     NAME(ZC_MEMORY_STAGING, "staging"), NAME(ZC_MEMORY_REGISTER, "register"),

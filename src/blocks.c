@@ -94,7 +94,8 @@ static void append_read(struct zc_pipeline *pipeline, struct zc_lane *lane, stru
     lane->last = &read->wr;
     lane->slots.used++;
     chunk->state = ZC_CHUNK_POSTED;
-    pipeline->posted++;
+    if (pipeline->posted++ == 0)
+        pipeline->watch.since_ns = 0;
 }
 
 void zc_pipeline_append(struct zc_pipeline *pipeline)
@@ -170,6 +171,8 @@ int zc_pipeline_collect(struct zc_pipeline *pipeline)
     const int count = zc_completion_poll(pipeline->params.completion, ZC_POLL_BATCH, pipeline->wcs);
     if (count < 0)
         return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, count, "polling the completion queue failed: %s", strerror(-count));
+    if (count > 0)
+        pipeline->watch.since_ns = 0;
     for (int i = 0; i < count; i++) {
         const int rc = land(pipeline, &pipeline->wcs[i]);
         if (rc < 0)

@@ -96,14 +96,17 @@ static void consume(struct zc_load *load, const uint8_t *bytes)
     own_phase_ends(load, began_ns, &load->consume_ns);
 }
 
-static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_request *request)
+/* Requests may overtake each other, and no two in flight may share a buffer: each cycles through buffers of its own, every depth-th
+ * one. `fresh`: its first in this pass. */
+static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_request *request, uint64_t index, bool fresh)
 {
-    request->user = load->buffers + load->next_buffer * load->buffer_stride_bytes;
+    const uint64_t next = request->buffer + pass->depth;
+    request->buffer = fresh ? index : next < load->buffer_count ? next : next % pass->depth;
+    request->user = load->buffers + request->buffer * load->buffer_stride_bytes;
     const int rc = load->discard ? discard(load, request->user) : 0;
     if (rc < 0)
         return rc;
     request->remote_offset = load->next_offset * load->offset_step_bytes;
-    advance(&load->next_buffer, load->buffer_count);
     advance(&load->next_offset, load->offset_count);
     if (pass->before)
         pass->before(pass, request);
@@ -167,7 +170,7 @@ static int keep_in_flight(struct zc_load *load, struct zc_pass *pass, uint32_t i
                 in_flight--;
                 continue;
             }
-            rc = submit_next(load, pass, done[i]);
+            rc = submit_next(load, pass, done[i], 0, false);
             if (rc < 0)
                 return rc;
             submitted++;
@@ -189,7 +192,7 @@ int zc_load_run(struct zc_load *load, struct zc_pass *pass)
     int rc = 0;
     uint32_t first = 0;
     while (rc == 0 && first < pass->depth && (pass->request_limit == 0 || first < pass->request_limit)) {
-        rc = submit_next(load, pass, zc_pipeline_request(load->pipeline, first));
+        rc = submit_next(load, pass, zc_pipeline_request(load->pipeline, first), first, true);
         if (rc == 0)
             first++;
     }

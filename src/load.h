@@ -1,4 +1,4 @@
-/* Load: keeps a number of requests in flight for a time, each into the next user buffer from the next place of the peer's region,
+/* Load: keeps a number of requests in flight for a time, each into its next user buffer from the next place of the peer's region,
  * and hands the finished ones to whoever counts. Every window of measure.c is one pass of this loop, so warm-up, latency,
  * throughput and cost are driven alike. One thread; nothing is allocated. */
 #ifndef ZC_LOAD_H
@@ -29,7 +29,7 @@ struct zc_pass {
 struct zc_load {
     struct zc_pipeline *pipeline;
     uint64_t size_bytes;            /* of a request */
-    uint8_t *buffers;               /* user buffers, one every buffer_stride_bytes, buffer_count of them */
+    uint8_t *buffers;               /* user buffers, one every buffer_stride_bytes, buffer_count of them, at least depth */
     uint64_t buffer_stride_bytes, buffer_count;
     uint64_t offset_step_bytes;     /* between the remote offsets of two requests; 0: a fixed offset */
     uint64_t offset_count;          /* places in the region */
@@ -43,7 +43,7 @@ struct zc_load {
     uint64_t discard_ns, consume_ns;
     uint64_t checksum;              /* of what was consumed, so that reading it cannot be left out */
     /* The loop's own. */
-    uint64_t next_buffer, next_offset;
+    uint64_t next_offset;
     uint64_t next_tick_ns, tick_bytes;
 };
 

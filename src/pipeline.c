@@ -48,6 +48,8 @@ static int plan(struct zc_pipeline *pipeline, struct zc_error *err)
                             " are more than %u chunks", size, pipeline->chunk_bytes, UINT32_MAX);
     pipeline->chunks_per_request = (uint32_t)chunks;
     pipeline->reads_per_chunk = (uint32_t)reads;
+    if (pipeline->strategy->execution->hands)
+        pipeline->hands = pipeline->strategy->execution->hands(pipeline);
 
     for (uint32_t i = 0; i < pipeline->lane_count; i++)
         pipeline->slot_count += pipeline->lanes[i].slots.capacity;
@@ -225,7 +227,7 @@ void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *term
     terms->chunks = pipeline->chunks_per_request;
     terms->staging_slots = staging ? pipeline->chunk_count : 0;
     terms->staging_bytes = staging ? pipeline->chunk_count * pipeline->chunk_bytes : 0;
-    terms->threads = (uint32_t)pipeline->hands;
+    terms->threads = zc_hands_count(&pipeline->hands);
     terms->wait = pipeline->wait;
     terms->qps = pipeline->lane_count;
     terms->outstanding_reads = zc_connection_outstanding_reads(pipeline->params.connection);

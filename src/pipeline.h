@@ -25,7 +25,7 @@ struct zc_request {
     /* The caller's, set before zc_pipeline_submit(). */
     uint8_t *user;              /* where the bytes are wanted */
     uint64_t remote_offset;     /* in the peer's region */
-    uint64_t submit_ns;         /* for the caller's own use: most passes need no clock here */
+    uint64_t submit_ns, buffer; /* for the caller's own use */
     /* Written when it is reaped (CLOCK_MONOTONIC). */
     uint64_t available_ns;      /* its bytes were in the user's buffer */
     uint64_t reclaimed_ns;      /* and the buffer free of RDMA state */
@@ -77,10 +77,17 @@ struct zc_memory_ops {
     int (*after)(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 };
 
+/* Threads that an execution starts: for before(), for after(), or those of the first for both. 0: the owner does it. */
+struct zc_hands {
+    uint32_t before, after;
+    bool shared;
+};
+
 /* Axis 2: who drives the stages. Each is written once, from the blocks in pipeline_private.h. */
 struct zc_execution_ops {
     enum zc_execution_kind kind;
     bool one_request;                   /* takes one request at a time, whatever operations_max says */
+    struct zc_hands (*hands)(const struct zc_pipeline *pipeline);       /* NULL: none */
     int (*setup)(struct zc_pipeline *pipeline, struct zc_error *err);   /* NULL: nothing to do */
     void (*teardown)(struct zc_pipeline *pipeline);     /* joins its threads; NULL: nothing to do; after a failed setup too */
     int (*submit)(struct zc_pipeline *pipeline, struct zc_request *request);

@@ -39,6 +39,8 @@ static inline uint32_t zc_ring_pop(struct zc_ring *ring)
     return item;
 }
 
+static inline uint32_t zc_hands_count(const struct zc_hands *hands) { return hands->before + hands->after; }
+
 /* A QP, the slots of it that are taken, and what will go out with its next doorbell. */
 struct zc_lane {
     struct ibv_qp *qp;
@@ -60,6 +62,12 @@ struct zc_laps {
     uint64_t last_ns, stage_ns[ZC_STAGE_COUNT];
 };
 
+/* Since when no READ has completed although one is in flight, and when the connection is to be looked at again. 0: the clock has not
+ * been read since something completed. */
+struct zc_watch {
+    uint64_t since_ns, next_check_ns;
+};
+
 struct zc_pipeline {
     const struct zc_strategy *strategy;
     struct zc_pipeline_params params;
@@ -70,7 +78,7 @@ struct zc_pipeline {
     uint64_t max_read_bytes;            /* of one READ */
     uint32_t chunks_per_request;
     uint32_t reads_per_chunk;           /* at most; more than one for whole requests only */
-    uint64_t hands;                     /* threads of the execution */
+    struct zc_hands hands;
 
     struct zc_request *requests;        /* depth */
     struct zc_ring cutting;             /* requests that have bytes not yet handed out to chunks */
@@ -89,6 +97,7 @@ struct zc_pipeline {
     uint64_t slot_count;                /* of all lanes */
     struct ibv_wc wcs[ZC_POLL_BATCH];
 
+    struct zc_watch watch;
     struct zc_laps laps;
     atomic_bool tracing;                /* on only with params.trace; the execution's threads look at it, too */
     uint64_t submitted;                 /* requests so far */
@@ -187,11 +196,8 @@ int zc_pipeline_take_done(struct zc_pipeline *pipeline, struct zc_request **done
 /* For executions that sleep in a way of their own. Make sure that whatever comes from now on wakes the sleeper. Not 0: it has come
  * already, or a negative errno. */
 int zc_pipeline_arm(struct zc_pipeline *pipeline);
-/* What must happen now and then while nothing comes: cancelled? peer lost? stuck? Call it after each empty sleep; starts with {0}. */
-struct zc_watch {
-    uint64_t since_ns, next_check_ns;   /* 0: the clock has not been read yet */
-};
-int zc_pipeline_look_around(struct zc_pipeline *pipeline, struct zc_watch *watch);
+/* What must happen now and then while nothing comes: cancelled? peer lost? stuck? Call it after each sleep. */
+int zc_pipeline_look_around(struct zc_pipeline *pipeline);
 
 /* Record why the run ends and return the errno: `return zc_pipeline_fail(...)`. The first reason stays. Any thread. */
 int zc_pipeline_fail(struct zc_pipeline *pipeline, enum zc_error_kind kind, int errnum, const char *format, ...)
@@ -202,6 +208,6 @@ int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_w
 
 /* The rows' parts. */
 extern const struct zc_memory_ops zc_memory_staging, zc_memory_register, zc_memory_preregistered;
-extern const struct zc_execution_ops zc_execution_blocking;
+extern const struct zc_execution_ops zc_execution_blocking, zc_execution_non_blocking, zc_execution_async;
 
 #endif

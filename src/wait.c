@@ -11,8 +11,9 @@ enum {
     SLEEP_NS = ZC_SLEEP_MS * 1000000,
 };
 
-int zc_pipeline_look_around(struct zc_pipeline *pipeline, struct zc_watch *watch)
+int zc_pipeline_look_around(struct zc_pipeline *pipeline)
 {
+    struct zc_watch *const watch = &pipeline->watch;
     const struct zc_pipeline_params *const params = &pipeline->params;
     if (zc_pipeline_cancelled(pipeline))
         return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
@@ -44,7 +45,6 @@ static bool has_news(const struct zc_pipeline *pipeline)
 /* No system call: neither collecting nor looking for news makes one. */
 static int wait_polling(struct zc_pipeline *pipeline)
 {
-    struct zc_watch watch = {0};
     for (uint32_t spins = 1;; spins++) {
         const int landed = zc_pipeline_collect(pipeline);
         if (landed != 0)
@@ -52,7 +52,7 @@ static int wait_polling(struct zc_pipeline *pipeline)
         if (has_news(pipeline))
             return 0;
         if (spins % SPINS_PER_LOOK == 0) {
-            const int rc = zc_pipeline_look_around(pipeline, &watch);
+            const int rc = zc_pipeline_look_around(pipeline);
             if (rc < 0)
                 return rc;
         }
@@ -76,7 +76,6 @@ int zc_pipeline_arm(struct zc_pipeline *pipeline)
 static int wait_sleeping(struct zc_pipeline *pipeline)
 {
     const int wake_fd = pipeline->alarm ? pipeline->alarm->fd : pipeline->params.cancel_fd;
-    struct zc_watch watch = {0};
     for (;;) {
         int rc = zc_pipeline_collect(pipeline);
         if (rc == 0)
@@ -90,7 +89,8 @@ static int wait_sleeping(struct zc_pipeline *pipeline)
             return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "waiting for a completion failed: %s", strerror(-rc));
         if (pipeline->alarm)
             zc_alarm_quench(pipeline->alarm);
-        if (rc == 0 && (rc = zc_pipeline_look_around(pipeline, &watch)) < 0)
+        rc = zc_pipeline_look_around(pipeline);
+        if (rc < 0)
             return rc;
     }
 }

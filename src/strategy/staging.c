@@ -23,11 +23,11 @@ static uint64_t staging_slots(const struct zc_pipeline *pipeline)
     if (pipeline->params.options->mr_count > 0)
         return pipeline->params.options->mr_count;
     /* One beyond what may be in flight is the one being copied; a copying thread has one in hand and one waiting. */
-    const uint64_t most = pipeline->slot_count + 1 + 2 * pipeline->hands;
+    const uint64_t most = pipeline->slot_count + 1 + 2 * zc_hands_count(&pipeline->hands);
     uint64_t slots = USEFUL_BYTES / pipeline->chunk_bytes;
     if (slots < MIN_SLOTS)
         slots = MIN_SLOTS;
-    slots += 2 * pipeline->hands;
+    slots += 2 * zc_hands_count(&pipeline->hands);
     return slots < most ? slots : most;
 }
 

@@ -7,7 +7,14 @@
 
 const struct zc_strategy zc_strategies[ZC_STRATEGY_COUNT] = {
     ROW(ZC_COPY_BLOCKING, staging, blocking),
+    ROW(ZC_COPY_NON_BLOCKING, staging, non_blocking),
+    ROW(ZC_COPY_ASYNC, staging, async),
     ROW(ZC_NAIVE_BLOCKING, register, blocking),
+    ROW(ZC_NAIVE_NON_BLOCKING, register, non_blocking),
+    ROW(ZC_NAIVE_ASYNC, register, async),
     ROW(ZC_PIPELINE_BLOCKING, register, blocking),
+    ROW(ZC_PIPELINE_NON_BLOCKING, register, non_blocking),
+    ROW(ZC_PIPELINE_ASYNC, register, async),
     ROW(ZC_IDEAL_BLOCKING, preregistered, blocking),
+    ROW(ZC_IDEAL_NON_BLOCKING, preregistered, non_blocking),
 };

@@ -140,8 +140,9 @@ static void test_errors_name_field_value_and_limit(void **state)
         { "operations_max", "64K", "operations_max: \"64K\" is not a whole number" },
         { "operations_max", "65537", "operations_max: 65537 is above the maximum of 65536" },
         { "strategy", "copy_blokcing", "strategy: \"copy_blokcing\" is not a strategy (did you mean copy_blocking?)" },
-        { "strategy", "magic", "strategy: \"magic\" is not one of copy_blocking, naive_blocking, pipeline_blocking, "
-          "ideal_blocking" },
+        { "strategy", "magic", "strategy: \"magic\" is not one of copy_blocking, copy_non_blocking, copy_async, naive_blocking, "
+          "naive_non_blocking, naive_async, pipeline_blocking, pipeline_non_blocking, pipeline_async, ideal_blocking, "
+          "ideal_non_blocking" },
         { "validate", "some", "validate: \"some\" is not one of none, first, all" },
         { "wait", "pol", "wait: \"pol\" is not a choice (did you mean poll?)" },
         { "skip_latency", "yes", "skip_latency: \"yes\" is not true or false" },

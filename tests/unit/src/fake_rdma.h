@@ -41,6 +41,7 @@ static struct fake {
     enum ibv_wc_status fail_status;
     uint64_t fail_register_at, fail_deregister_at;  /* the n-th call, from 1; 0: none */
     void (*registering)(void);      /* called in each ibv_reg_mr; NULL: nothing */
+    bool stuck;                     /* nothing completes */
     bool peer_gone;
     uint64_t gone_after_checks;
     int post_error;
@@ -134,7 +135,7 @@ static int fake_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wcs)
     (void)cq;
     int count = 0;
     fake.polls++;
-    while (count < max && (uint32_t)count < fake.most_per_poll && fake.completed < fake.posted &&
+    while (!fake.stuck && count < max && (uint32_t)count < fake.most_per_poll && fake.completed < fake.posted &&
            fake.polls > fake.ready_at[fake.completed % FAKE_QUEUE]) {
         const struct fake_read *const read = &fake.queue[fake.completed++ % FAKE_QUEUE];
         memset(&wcs[count], 0xcc, sizeof wcs[count]);   /* what is not valid must not be read */

@@ -22,6 +22,7 @@
 #include "counters.h"
 #include "measure.h"
 #include "region.h"
+#include "pipeline.h"
 #include "responder.h"
 
 /* --- allocator calls of each thread ---------------------------------------------------------------------------- */

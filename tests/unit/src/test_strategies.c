@@ -37,6 +37,23 @@ static unsigned count_threads(void)
     return count;
 }
 
+/* ThreadSanitizer has a thread of its own from the first pthread_create(3) on. */
+static unsigned idle_threads;
+static void *do_nothing(void *arg)
+{
+    return arg;
+}
+static int count_idle_threads(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    if (pthread_create(&thread, NULL, do_nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return -1;
+    usleep(100000);
+    idle_threads = count_threads();
+    return 0;
+}
+
 static struct zc_pipeline *make(uint32_t depth)
 {
     struct zc_pipeline *pipeline = NULL;
@@ -57,14 +74,14 @@ static void unmake(struct zc_pipeline *pipeline)
     zc_pipeline_destroy(pipeline);
     assert_int_equal(fake.mrs, 0);
     assert_int_equal(fake.buffers, 0);
-    for (unsigned waited = 0; count_threads() > 1 && waited < 1000; waited++)
+    for (unsigned waited = 0; count_threads() > idle_threads && waited < 1000; waited++)
         usleep(1000);               /* a joined thread may stand in /proc for a moment */
-    assert_int_equal(count_threads(), 1);
+    assert_int_equal(count_threads(), idle_threads);
 }
 
 static int submit(struct zc_pipeline *pipeline, struct zc_request *request, uint64_t number, uint64_t stride)
 {
-    request->user = user + number % (sizeof user / stride) * stride;
+    request->user = user + (size_t)(request - zc_pipeline_request(pipeline, 0)) * stride;
     request->remote_offset = number * 4093 % (FAKE_REGION - options.size_bytes);
     memset(request->user, 0xee, options.size_bytes);
     return zc_pipeline_submit(pipeline, request);
@@ -110,14 +127,14 @@ static void check_use(struct zc_pipeline *pipeline, uint64_t requests)
     const bool registers = zc_strategies[options.strategy].memory->registers;
     assert_int_equal(use.registrations, registers ? requests * terms.chunks : 0);
     assert_int_equal(use.allocations, 0);
-    assert_int_equal(count_threads(), 1 + terms.threads);
+    assert_int_equal(count_threads(), idle_threads + terms.threads);
 }
 
 static void test_every_byte_of_every_strategy(void **state)
 {
     (void)state;
-    static const uint64_t sizes[] = {1, 4095, 4096, (64 << 10) + 1, 1 << 20};
-    static const uint32_t depths[] = {1, 2, DEPTH_MAX};
+    static const uint64_t sizes[] = {1, 4095, (64 << 10) + 1, 1 << 20};
+    static const uint32_t depths[] = {1, DEPTH_MAX};
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
             for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++)
@@ -128,7 +145,7 @@ static void test_every_byte_of_every_strategy(void **state)
                     fake.qps = variant & 2 ? FAKE_QPS : 1;
                     fake.outstanding = variant & 2 ? 2 : 16;
                     const uint32_t depth = sizes[s] > STRIDE && depths[d] > 7 ? 7 : depths[d];
-                    const uint64_t requests = sizes[s] > STRIDE ? 10 : 150;
+                    const uint64_t requests = sizes[s] > STRIDE ? 8 : 80;
                     struct zc_pipeline *const pipeline = make(depth);
                     assert_int_equal(read_all(pipeline, depth, requests), 0);
                     assert_int_equal(fake.posted, fake.completed);
@@ -212,7 +229,7 @@ static void test_failures_of_every_strategy(void **state)
             expect_failure(strategy, -EIO, ZC_ERR_INTERNAL, "a completion of no READ in flight");
             CASE_OF(fake.post_error = EINVAL);
             expect_failure(strategy, -EINVAL, ZC_ERR_DEVICE, "posting a READ was refused");
-            CASE_OF(fake.delay = UINT32_MAX), options.wait = ZC_WAIT_POLL;
+            CASE_OF(fake.stuck = true);
             expect_failure(strategy, -ETIMEDOUT, ZC_ERR_PEER, "no completion for 0.2 s");
             if (!registers)
                 continue;
@@ -234,7 +251,7 @@ static void test_cancel_of_every_strategy(void **state)
     (void)state;
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
         prepare(strategy);
-        fake.delay = UINT32_MAX;
+        fake.stuck = true;
         atomic_store(&cancel, true);
         expect_failure(strategy, -ECANCELED, ZC_ERR_CANCELLED, "cancelled");
         if (!zc_strategies[strategy].memory->registers)
@@ -275,5 +292,5 @@ int main(void)
         cmocka_unit_test(test_cancel_of_every_strategy),
         cmocka_unit_test(test_slots_as_asked),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, count_idle_threads, NULL);
 }
