@@ -9,24 +9,23 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "model.h"
+#include "soft.h"
 
 #define QUANTUM_QPS 16
 #define EVENTS 64
 #define LOST_CORE_NS 30000u
 #define CONTENDED_SLEEPS 1000u
 #define SPIN_DEFAULT_US 10
+#define SPIN_LONG_NS 200000u
 #define SLICE_NS 100000u
 #define NICE (-5)
 #define EXIT_FLUSH_NS 200000000u
-#define MODEL_SPIN_NS 100000u /* a model of microseconds cannot be kept by sleeping */
 
 struct zs_dev zs_dev = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -317,6 +316,13 @@ static void lock_for_turn(void)
     pthread_mutex_unlock(&zs_dev.gate);
 }
 
+/* Within one process the work comes in a rhythm: while the application copies a chunk out there is nothing to do, and a device
+ * that falls asleep then is woken, late, for the next. A sleep that turned out shorter than a copy lasts is a mistake which
+ * the next lingers avoid; a long one ends that. Between processes two of these threads and two of the application's may share
+ * few cores, so there the short time stands. tests/bench/run overlap shows what it is worth. */
+static uint64_t linger_ns;
+static bool spin_given;
+
 /* Work often follows work: look for it a moment longer before paying for a sleep and a wake-up. No lock is held, so
  * control calls pass; what they leave behind is found by the next turn. Returns the events found.
  * Where the cores are contended this backfires - the thread that would make the work waits behind the one that looks for
@@ -324,7 +330,7 @@ static void lock_for_turn(void)
 static int linger(struct epoll_event *ev, int max, bool linked)
 {
     static unsigned int contended;
-    uint64_t start = zs_now_ns(), now;
+    uint64_t start = zs_now_ns(), now, window = linked ? zs_dev.spin_ns : linger_ns;
     int n = 0;
     if (contended && contended--)
         return 0;
@@ -336,16 +342,19 @@ static int linger(struct epoll_event *ev, int max, bool linked)
         }
         n = linked ? epoll_wait(zs_dev.epoll_fd, ev, max, 0) : 0;
         now = zs_now_ns();
-    } while (!n && now - start < zs_dev.spin_ns);
-    if (now - start > 3 * zs_dev.spin_ns + LOST_CORE_NS)
+    } while (!n && now - start < window);
+    if (now - start > window + 2 * zs_dev.spin_ns + LOST_CORE_NS)
         contended = CONTENDED_SLEEPS;
     return n > 0 ? n : 0;
 }
 
 static int sleep_until(struct epoll_event *ev, int max, uint64_t until_ns)
 {
+    uint64_t start = zs_now_ns();
     int n = atomic_load(&zs_dev.bells) ? 0 : wait_events(ev, max, until_ns);
     atomic_store(&zs_dev.asleep, 0);
+    if (!spin_given)
+        linger_ns = zs_now_ns() - start < SPIN_LONG_NS ? SPIN_LONG_NS : zs_dev.spin_ns;
     return n;
 }
 
@@ -353,8 +362,6 @@ static void *device_main(void *arg)
 {
     (void)arg;
     ask_for_priority();
-    if (zs_model.on)
-        prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     struct epoll_event ev[EVENTS];
     int n = 0;
     unsigned int turns = 0;
@@ -365,7 +372,7 @@ static void *device_main(void *arg)
         bool busy = turn(ev, n) || !zs_list_empty(&zs_dev.ready);
         bool linked = !zs_list_empty(&zs_dev.links);
         uint64_t until = zs_dev.next_timer_ns;
-        bool sleep = !busy && lingered && !(zs_model.on && until < zs_now_ns() + MODEL_SPIN_NS);
+        bool sleep = !busy && lingered;
         if (sleep) /* told under the lock: whoever makes work from here on writes to wake_fd */
             atomic_store(&zs_dev.asleep, 1);
         zs_unlock();
@@ -416,7 +423,8 @@ int zs_dev_start(void)
     if (getrandom(&zs_dev.instance, sizeof zs_dev.instance, 0) != sizeof zs_dev.instance)
         zs_dev.instance = zs_now_ns() ^ ((uint64_t)getpid() << 32);
     const char *spin = getenv("ZCSOFT_SPIN_US");
-    zs_dev.spin_ns = (spin ? strtoull(spin, NULL, 10) : SPIN_DEFAULT_US) * 1000u;
+    spin_given = spin != NULL;
+    linger_ns = zs_dev.spin_ns = (spin ? strtoull(spin, NULL, 10) : SPIN_DEFAULT_US) * 1000u;
     const char *transport = getenv("ZCSOFT_TRANSPORT");
     zs_dev.no_unix = transport && strcmp(transport, "tcp") == 0;
     zs_dev.no_direct = transport && strcmp(transport, "direct") != 0 && strcmp(transport, "memory") != 0;
