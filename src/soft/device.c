@@ -9,13 +9,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "soft.h"
+#include "model.h"
 
 #define QUANTUM_QPS 16
 #define EVENTS 64
@@ -26,6 +27,7 @@
 #define SLICE_NS 100000u
 #define NICE (-5)
 #define EXIT_FLUSH_NS 200000000u
+#define MODEL_SPIN_NS 100000u /* a model of microseconds cannot be kept by sleeping */
 
 struct zs_dev zs_dev = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -362,6 +364,8 @@ static void *device_main(void *arg)
 {
     (void)arg;
     ask_for_priority();
+    if (zs_model.on)
+        prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     struct epoll_event ev[EVENTS];
     int n = 0;
     unsigned int turns = 0;
@@ -372,7 +376,7 @@ static void *device_main(void *arg)
         bool busy = turn(ev, n) || !zs_list_empty(&zs_dev.ready);
         bool linked = !zs_list_empty(&zs_dev.links);
         uint64_t until = zs_dev.next_timer_ns;
-        bool sleep = !busy && lingered;
+        bool sleep = !busy && lingered && !(zs_model.on && until < zs_now_ns() + MODEL_SPIN_NS);
         if (sleep) /* told under the lock: whoever makes work from here on writes to wake_fd */
             atomic_store(&zs_dev.asleep, 1);
         zs_unlock();
