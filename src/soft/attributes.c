@@ -233,7 +233,7 @@ void zs_device_attr(struct ibv_device_attr *a)
     a->max_qp = ZS_MAX_QP;
     a->max_qp_wr = ZS_MAX_WR;
     a->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                          IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
                           IBV_DEVICE_MEM_MGT_EXTENSIONS;
     a->max_sge = a->max_sge_rd = a->max_srq_sge = ZS_MAX_SGE;
     a->max_cq = 65536;

@@ -131,6 +131,7 @@ int zs_conn_open(struct zs_id *id, const struct zs_cm_msg *req);
 void zs_conn_send(struct zs_conn *c, const struct zs_cm_msg *m);
 void zs_conn_close(struct zs_conn *c); /* after what is queued has been sent */
 void zs_cm_disconnected(struct zs_id *id);
+void zs_cm_drep(struct zs_id *id); /* answers a DREQ; the stream ends with it */
 
 /* cm_connect.c; dev.lock held */
 int zs_cm_qp_attr(struct zs_id *id, enum ibv_qp_state state, struct ibv_qp_attr *attr, int *mask);

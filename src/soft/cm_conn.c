@@ -13,7 +13,6 @@
 #define CONNECT_NS 10000000000u  /* stream and hello */
 #define RESPONSE_NS 70000000000u /* REP: what the kernel's retries add up to */
 #define REQ_NS 5000000000u
-#define DREP_NS 5000000000u
 #define DRAIN_NS 2000000000u
 #define TIMEWAIT_NS 200000000u
 
@@ -279,11 +278,19 @@ static void on_rep(struct zs_id *id, const struct zs_cm_msg *m)
     zs_event_send(e, id->channel);
 }
 
-static void on_dreq(struct zs_id *id)
+void zs_cm_drep(struct zs_id *id)
 {
     struct zs_cm_msg drep = {.type = ZS_CM_DREP};
     zs_conn_send(id->conn, &drep);
     zs_conn_close(id->conn);
+}
+
+/* The answer is the owner's rdma_disconnect(), or the end of the stream when it destroys the id; until then the peer, who asked,
+ * waits. Where both have asked, both have answered. */
+static void on_dreq(struct zs_id *id)
+{
+    if (id->state == CM_DREQ_SENT)
+        zs_cm_drep(id);
     zs_cm_disconnected(id);
 }
 
