@@ -26,6 +26,7 @@ const struct command commands[] = {
     { .name = "stats", .run = cmd_stats, .operands = "", .help = "counters of the daemon" },
     { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .help = "sessions of peers that read here" },
     { .name = "devices", .run = cmd_devices, .operands = "", .help = "RDMA devices and their ports" },
+    { .name = "strategies", .run = cmd_strategies, .operands = "", .help = "the strategies: parts, options, what each shows" },
     { .name = "version", .run = cmd_version, .operands = "", .help = "versions of zcctl and of the daemon" },
     { .name = NULL },
 };

@@ -15,6 +15,7 @@ struct output {
     void (*stats)(FILE *out, json_t *answer);       /* stats */
     void (*sessions)(FILE *out, json_t *answer);    /* session.list */
     void (*devices)(FILE *out, json_t *answer);     /* device.list */
+    void (*strategies)(FILE *out, json_t *table);   /* {"strategies": [{"name", "alias", "memory", ..., "options", "shows"}]} */
     void (*version)(FILE *out, json_t *versions);   /* {"zcctl": "1.2.3", "zcrdmad": the answer to version, or null} */
     void (*done)(FILE *out, const char *verb, const char *what);    /* "deleted", ID */
 };

@@ -108,6 +108,36 @@ static void print_devices(FILE *out, json_t *answer)
         print_device(out, row);
 }
 
+/* Option names as they are typed. */
+static void print_options(FILE *out, const json_t *options)
+{
+    size_t index;
+    json_t *name;
+
+    json_array_foreach (options, index, name) {
+        fputs(" --", out);
+        for (const char *c = json_string_value(name); *c != '\0'; c++)
+            fputc(*c == '_' ? '-' : *c, out);
+    }
+}
+
+static void print_strategies(FILE *out, json_t *answer)
+{
+    size_t index;
+    json_t *row;
+
+    json_array_foreach (json_object_get(answer, "strategies"), index, row) {
+        fprintf(out, "%s", text_at(row, "name"));
+        if (json_is_string(json_object_get(row, "alias")))
+            fprintf(out, ", also %s", text_at(row, "alias"));
+        fprintf(out, "\n  shows  %s\n  is     memory %s, execution %s, chunk %s\n  takes ", text_at(row, "shows"),
+                text_at(row, "memory"), text_at(row, "execution"), text_at(row, "chunk"));
+        print_options(out, json_object_get(row, "options"));
+        fputc('\n', out);
+    }
+    fprintf(out, "and what every strategy takes: zcctl run --help\n");
+}
+
 /* A line of counters: label, then "VALUE WORD" for each member; a word that ends in '*' is a thing and gets its plural. */
 static void print_counters(FILE *out, const char *label, const json_t *object, const char *const (*members)[2], size_t count)
 {
@@ -175,6 +205,7 @@ const struct output output_text = {
     .stats = print_stats,
     .sessions = print_sessions,
     .devices = print_devices,
+    .strategies = print_strategies,
     .version = print_version,
     .done = print_done,
 };

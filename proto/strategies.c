@@ -9,7 +9,7 @@ const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
     [ZC_COPY_BLOCKING] = {
         .name = "copy_blocking", .memory = ZC_MEMORY_STAGING,
         .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_MR_SIZE,
-        .shows = "what a copy costs when one thread reads into staging memory and copies while other chunks fly",
+        .shows = "what a copy costs when one thread reads into staging memory and copies beside other READs",
     },
     [ZC_COPY_NON_BLOCKING] = {
         .name = "copy_non_blocking", .memory = ZC_MEMORY_STAGING,
@@ -19,7 +19,7 @@ const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
     [ZC_COPY_ASYNC] = {
         .name = "copy_async", .memory = ZC_MEMORY_STAGING,
         .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_MR_SIZE,
-        .shows = "what copying costs in a program that sleeps for events and copies on a pool",
+        .shows = "what copying costs a program that sleeps for events and has a pool for it",
     },
     [ZC_NAIVE_BLOCKING] = {
         .name = "naive_blocking", .memory = ZC_MEMORY_REGISTER,
@@ -34,7 +34,7 @@ const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
     [ZC_NAIVE_ASYNC] = {
         .name = "naive_async", .memory = ZC_MEMORY_REGISTER,
         .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_WHOLE,
-        .shows = "what registering whole buffers costs in a program that sleeps for events, with a pool for it",
+        .shows = "what registering whole buffers costs a program that sleeps for events and has a pool for it",
     },
     [ZC_PIPELINE_BLOCKING] = {
         .name = "pipeline_blocking", .memory = ZC_MEMORY_REGISTER,
@@ -49,7 +49,7 @@ const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
     [ZC_PIPELINE_ASYNC] = {
         .name = "pipeline_async", .memory = ZC_MEMORY_REGISTER,
         .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_CHUNK_SIZE,
-        .shows = "what registering chunks costs in a program that sleeps for events, with a pool for it",
+        .shows = "what registering chunks costs a program that sleeps for events and has a pool for it",
     },
     [ZC_IDEAL_BLOCKING] = {
         .name = "ideal_blocking", .alias = "blocking_ideal", .memory = ZC_MEMORY_PREREGISTERED,

@@ -390,6 +390,22 @@ static void test_unreachable(void **state)
     assert_contains(err_text, "File name too long");
 }
 
+static void test_strategies(void **state)
+{
+    (void)state;        /* and no daemon */
+    assert_int_equal(zcctl("strategies"), EXIT_DONE);
+    for (int i = 0; i < ZC_STRATEGY_COUNT; i++) {
+        assert_contains(out_text, zc_strategy_infos[i].name);
+        assert_contains(out_text, zc_strategy_infos[i].shows);
+    }
+    assert_contains(out_text, "--concurrency-dereg");
+    for (const char *line = out_text; *line != '\0'; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    assert_int_equal(zcctl("strategies --json"), EXIT_DONE);
+    assert_contains(out_text, "\"alias\": \"blocking_ideal\"");
+    assert_int_equal(zcctl("strategies x"), EXIT_USAGE);
+}
+
 static void start_only(struct daemon *d)
 {
     answer(d, "run.start", json_pack("{s:s}", "id", "run-1"));
@@ -503,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_lost),
         cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_strategies),
         cmocka_unit_test(test_detach),
         cmocka_unit_test(test_results),
         cmocka_unit_test(test_usage),
