@@ -1,0 +1,108 @@
+"""Every strategy through the whole path: every byte verified, figures where its parts make some, nothing left behind."""
+
+import json
+
+import pytest
+
+from harness import LAB, SHORT, wait_until
+
+SIZES = (1, 4095, 64 * 1024 + 1) if LAB else (1, 4096, 64 * 1024 + 1, (3 << 20) + 7)
+MEASURE = ("--warmup", "0", "--measure", "0.6" if LAB else "0.2", "--memory-max", "64M", "--footprint", "4M")
+
+STRATEGIES = {  # what it is made of, and options that only such a strategy takes
+    "copy_blocking": ("staging", ("--mr-size", "30000")),
+    "copy_non_blocking": ("staging", ("--mr-size", "30000", "--mr-count", "6", "--concurrency", "2")),
+    "copy_async": ("staging", ("--mr-size", "30000", "--concurrency", "2")),
+    "naive_blocking": ("register", ()),
+    "naive_non_blocking": ("register", ("--concurrency-reg", "2", "--concurrency-dereg", "2")),
+    "naive_async": ("register", ("--concurrency", "2")),
+    "pipeline_blocking": ("register", ("--chunk-size", "30000")),
+    "pipeline_non_blocking": ("register", ("--chunk-size", "30000", "--concurrency-reg", "2", "--concurrency-dereg", "2")),
+    "pipeline_async": ("register", ("--chunk-size", "30000", "--concurrency", "2")),
+    "ideal_blocking": ("preregistered", ("--chunk-size", "30000")),
+    "ideal_non_blocking": ("preregistered", ("--chunk-size", "30000")),
+}
+
+
+def run(daemon, strategy, *options):
+    done = daemon.zcctl("--json", "run", "--strategy", strategy, "--peer", "self", *options)
+    return json.loads(done.stdout)
+
+
+def test_list(daemon):
+    """What zcctl lists is what there is, and needs no daemon."""
+    rows = json.loads(daemon.zcctl("--json", "strategies", "--socket", "/nowhere").stdout)["strategies"]
+    assert [row["name"] for row in rows] == list(STRATEGIES)
+    for row in rows:
+        memory, options = STRATEGIES[row["name"]]
+        assert row["memory"] == memory and row["execution"] in row["name"] and row["shows"]
+        assert {"--" + name.replace("_", "-") for name in row["options"]} >= set(options[::2])
+    assert "copy_async" in daemon.zcctl("strategies").stdout
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_byte(daemon, check_schema, strategy, size):
+    memory, options = STRATEGIES[strategy]
+    before = daemon.objects()
+    for depth, qps in ((1, 1), (2, 4), (64, 1)):
+        document = run(daemon, strategy, *MEASURE, *options, "--size", str(size), "--validate", "all", "--skip-latency",
+                       "--operations-max", str(depth), "--qps", str(qps))
+        check_schema(document)
+        assert document["state"] == "done" and document["strategy"] == strategy
+        assert document["validation"]["state"] == "passed"
+        assert document["terms"]["qps"] == qps
+        one = strategy.endswith("_blocking") and "_non_" not in strategy
+        assert document["terms"]["inflight"] == (1 if one else min(depth, (64 << 20) // (-(-size // 4096) * 4096)))
+        phases = document["phases"]
+        assert (phases["copy_ns"] is not None) == (memory == "staging")
+        assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (memory == "register")
+        assert (document["cost"]["registrations"] > 0) == (memory == "register")
+        assert document["cost"]["allocations"] == 0
+        assert document["cost"]["cpu_s_per_gib"] > 0
+        if LAB:
+            break
+    daemon.wait_objects(before)
+
+
+def test_aliases_and_defaults(daemon):
+    for alias, name in (("blocking_ideal", "ideal_blocking"), ("non-blocking-ideal", "ideal_non_blocking")):
+        document = run(daemon, alias, *SHORT, "--skip-latency", "--skip-validation")
+        assert document["strategy"] == document["config"]["strategy"] == name
+        assert document["config"]["chunk_size"] == 512 * 1024
+        assert document["config"]["mr_size"] is None
+    document = run(daemon, "pipeline_blocking", *SHORT, "--skip-latency")
+    assert document["config"]["chunk_size"] == 2 * 1024 * 1024
+    assert document["terms"]["chunk_bytes"] == 64 * 1024
+
+
+@pytest.mark.parametrize("strategy, option, value", (
+    ("copy_blocking", "--concurrency", "2"), ("copy_non_blocking", "--chunk-size", "1M"), ("naive_blocking", "--mr-size", "64K"),
+    ("naive_blocking", "--chunk-size", "64K"), ("pipeline_async", "--concurrency-reg", "2"), ("copy_async", "--wait", "poll"),
+    ("ideal_blocking", "--mr-count", "2")))
+def test_options_of_others_are_refused(daemon, strategy, option, value):
+    done = daemon.zcctl("run", "--strategy", strategy, "--peer", "self", "--skip-validation", option, value, status=2)
+    assert strategy in done.stderr and option.strip("-").replace("-", "_") in done.stderr
+
+
+def test_ideal_wants_a_word_about_validation(daemon):
+    for strategy in ("ideal_blocking", "ideal_non_blocking"):
+        done = daemon.zcctl("run", "--strategy", strategy, "--peer", "self", status=2)
+        assert "skip_validation" in done.stderr and "validate first or all" in done.stderr
+        assert run(daemon, strategy, *SHORT, "--skip-latency", "--validate", "first")["validation"]["state"] == "passed"
+
+
+def threads(daemon):
+    return daemon.call("stats")["process"]["threads"]
+
+
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if "non_blocking" in name or "async" in name])
+def test_cancel_leaves_nothing(daemon, strategy):
+    before, idle = daemon.objects(), threads(daemon)
+    run_id = daemon.call("run.start", {"strategy": strategy, "peer": "self", "size": "64K", "measure": 120, "memory_max": "64M",
+                                       "validate": "first"})["id"]
+    daemon.wait_running()
+    daemon.call("run.cancel", {"id": run_id})
+    wait_until(lambda: not daemon.call("run.list")["runs"], "the run has ended")
+    daemon.wait_objects(before)
+    wait_until(lambda: threads(daemon) <= idle, "the threads are gone")
