@@ -269,6 +269,9 @@ int zs_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_i
     memset(&a, 0, sizeof a);
     zs_device_attr(&a.orig_attr);
     a.phys_port_cnt_ex = 1;
+    a.odp_caps.general_caps = IBV_ODP_SUPPORT;
+    a.odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+                                                IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
     memset(attr, 0, size);
     memcpy(attr, &a, size < sizeof a ? size : sizeof a);
     return 0;

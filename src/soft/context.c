@@ -85,6 +85,7 @@ static void fill_ops(struct zs_context *c)
     c->v.create_qp_ex = zs_create_qp_ex;
     c->v.create_cq_ex = zs_create_cq_ex;
     c->v.get_srq_num = zs_get_srq_num;
+    c->v.advise_mr = zs_advise_mr;
     /* what is left NULL is refused with EOPNOTSUPP by the inline functions of verbs.h */
 }
 

@@ -31,7 +31,7 @@ static void stream(uint8_t *to, const uint8_t *from, size_t n)
 }
 #endif
 
-void zs_move(void *to, const void *from, size_t n)
+void zs_copy(void *to, const void *from, size_t n)
 {
 #if defined(__SSE2__)
     uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;

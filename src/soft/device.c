@@ -438,6 +438,8 @@ int zs_dev_start(void)
         return e;
     sigset_t all, old; /* the application's handlers must never run on this thread */
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* guard.c */
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     e = pthread_create(&zs_dev.thread, NULL, device_main, NULL);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -46,7 +46,7 @@ void zs_direct_publish(const struct zs_qp *qp)
     s->qpn = qp->qp.qp_num;
     s->dest_qpn = qp->attr.dest_qp_num;
     s->access = qp->attr.qp_access_flags;
-    s->answers = (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) && qp->attr.max_dest_rd_atomic;
+    s->answers = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ? qp->attr.max_dest_rd_atomic : 0;
     s->pd = (uintptr_t)qp->pd;
     __atomic_store_n(&s->instance, zs_dev.instance, __ATOMIC_SEQ_CST);
 }
@@ -81,7 +81,7 @@ void zs_direct_peer(struct zs_link *l, const struct zs_hello *h)
 bool zs_direct_possible(const struct zs_qp *qp, const struct zs_wqe *w)
 {
     const struct zs_link *l = qp->link;
-    return !w->no_direct && !w->sent && l->local && !zs_dev.no_direct && (!l->hello_seen || l->peer_pid);
+    return !w->no_direct && !qp->no_direct && !w->sent && l->local && !zs_dev.no_direct && (!l->hello_seen || l->peer_pid);
 }
 
 /* Refused once is refused for good: the link does without from then on. */
@@ -114,11 +114,14 @@ static uint64_t mr_slot_at(const struct zs_qp *qp, uint32_t rkey)
     return qp->link->peer.mr_table + (uint64_t)(rkey >> 8) * sizeof(struct zs_mr_slot);
 }
 
-static bool qp_permits(const struct zs_qp *qp)
+/* More READs than the peer answers at a time are refused, and the stream is where that happens: from then on all of this
+ * queue pair's go there, since one by one they would never be too many. */
+static bool qp_permits(struct zs_qp *qp)
 {
     const struct zs_qp_slot *s = &qp->direct_qp;
+    qp->no_direct = s->answers && s->answers < qp->attr.max_rd_atomic;
     return s->instance == qp->link->peer_instance && s->qpn == qp->attr.dest_qp_num && s->dest_qpn == qp->qp.qp_num &&
-           s->answers && s->access & IBV_ACCESS_REMOTE_READ;
+           s->answers && !qp->no_direct && s->access & IBV_ACCESS_REMOTE_READ;
 }
 
 static bool mr_permits(const struct zs_qp *qp, const struct zs_wqe *w)

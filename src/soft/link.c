@@ -242,7 +242,8 @@ static void want(struct zs_link *l)
     zs_source_want(&l->src, events);
 }
 
-static void append(struct zs_link *l, const void *data, size_t n)
+/* False if the data could not be read. */
+static bool append(struct zs_link *l, const void *data, size_t n)
 {
     if (l->tx_tail + n > TX_SIZE) {
         memmove(l->tx, l->tx + l->tx_head, pending(l));
@@ -251,10 +252,12 @@ static void append(struct zs_link *l, const void *data, size_t n)
     }
     if (l->tx_tail + n > TX_SIZE) {
         l->broken = true; /* cannot be: every caller asks for room first */
-        return;
+        return true;
     }
-    memcpy(l->tx + l->tx_tail, data, n);
+    if (!zs_move(l->tx + l->tx_tail, data, n))
+        return false;
     l->tx_tail += (uint32_t)n;
+    return true;
 }
 
 static ssize_t write_now(struct zs_link *l, const struct iovec *iov, size_t n)
@@ -280,19 +283,22 @@ static void flush(struct zs_link *l)
 
 /* The payload is the application's memory, which may be deregistered and unmapped as soon as this returns: what the
  * socket does not take now is copied. */
-void zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data, size_t length)
+bool zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data, size_t length)
 {
     mark_dirty(l);
     if (zs_faults_on[ZS_FAULT_LINK] && zs_fault(ZS_FAULT_LINK))
         l->broken = true;
     if (l->broken)
-        return;
+        return true;
     if (length < COPY_BELOW || l->state != ZS_LINK_UP) {
         append(l, f, sizeof *f);
-        if (length)
-            append(l, data, length);
-        return;
+        if (!length || append(l, data, length))
+            return true;
+        l->tx_tail -= (uint32_t)sizeof *f;
+        return false;
     }
+    if (!zs_touch(data, length)) /* before the header is on its way */
+        return false;
     append(l, f, sizeof *f);
     struct iovec iov[2] = {{.iov_base = l->tx + l->tx_head, .iov_len = pending(l)},
                            {.iov_base = (void *)(uintptr_t)data, .iov_len = length}};
@@ -302,8 +308,9 @@ void zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data,
     if (l->tx_head == l->tx_tail)
         l->tx_head = l->tx_tail = 0;
     sent -= of_tx;
-    if (sent < length)
-        append(l, (const char *)data + sent, length - sent);
+    if (sent < length && !append(l, (const char *)data + sent, length - sent))
+        l->broken = true; /* unmapped under our hands: the frame cannot be finished */
+    return true;
 }
 
 /* A message that answers a message must not overtake its acknowledgement: see dispatch() in device.c. */

@@ -77,7 +77,11 @@ static void take_buffered(struct zs_link *l)
             place_failed(l);
             return;
         }
-        memcpy(to, l->rx + l->rx_head, got);
+        if (!zs_move(to, l->rx + l->rx_head, got)) {
+            zs_mr_release(ZS_HAZARD_DST);
+            place_failed(l);
+            return;
+        }
         place_advance(l, got);
         n = got;
     } else {
@@ -104,6 +108,10 @@ static ssize_t take_direct(struct zs_link *l)
     ssize_t n = recv(l->src.fd, to, got, MSG_DONTWAIT);
     int e = errno;
     place_advance(l, n > 0 ? (size_t)n : 0);
+    if (n < 0 && e == EFAULT) { /* registered, but no longer there */
+        place_failed(l);
+        return 1;
+    }
     errno = e;
     return n;
 }

@@ -111,6 +111,15 @@ static void release_both(void)
     zs_mr_release(ZS_HAZARD_DST);
 }
 
+/* Memory that is registered on one side is not mapped any more. */
+static enum step gone(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w, const void *mine, size_t n)
+{
+    if (!zs_fault_was_in(mine, n))
+        return refused(qp, peer, op_of(w) == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS);
+    zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
+    return STEP_STOP;
+}
+
 static enum step move_piece(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w, size_t *moved)
 {
     void *to = NULL;
@@ -124,8 +133,10 @@ static enum step move_piece(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe 
         zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
         return STEP_STOP;
     }
-    zs_move(to, from, *moved);
+    bool there = zs_move(to, from, *moved);
     release_both();
+    if (!there)
+        return gone(qp, peer, w, op_of(w) == ZS_OP_READ ? to : from, *moved);
     qp->send_off += (uint32_t)*moved;
     if (op_of(w) == ZS_OP_SEND)
         zs_cursor_skip(&peer->recv_at, *moved);
@@ -144,12 +155,12 @@ static enum step atomic(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w)
     while (done < sizeof found) {
         size_t n;
         void *to = zs_cursor_hold(&c, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, sizeof found - done, &n);
-        if (!to) {
+        bool there = to && zs_move(to, (const char *)&found + done, n);
+        zs_mr_release(ZS_HAZARD_DST);
+        if (!there) {
             zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
             return STEP_STOP;
         }
-        memcpy(to, (const char *)&found + done, n);
-        zs_mr_release(ZS_HAZARD_DST);
         zs_cursor_skip(&c, n);
         done += n;
     }
@@ -169,6 +180,24 @@ static void finish(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w)
                              has_imm(w) || has_inv(w) ? w->imm : 0,
                              has_imm(w) ? IBV_WC_WITH_IMM : has_inv(w) ? IBV_WC_WITH_INV : 0, w->flags & IBV_SEND_SOLICITED);
     zs_requester_complete(qp, w, IBV_WC_SUCCESS);
+}
+
+/* A requester that may have more READs outstanding than the peer answers sends too many as soon as so many are posted. A
+ * NIC refuses the first that it has no room for, after answering those before it; which one that is, is marked here. */
+static bool one_too_many(struct zs_qp *qp, const struct zs_qp *peer, struct zs_wqe *w)
+{
+    uint32_t reads = 0, tail = atomic_load_explicit(&qp->sq_tail, memory_order_acquire);
+    if (qp->attr.max_rd_atomic <= peer->attr.max_dest_rd_atomic)
+        return false;
+    for (uint32_t i = qp->sq_ack; i != tail && reads <= peer->attr.max_dest_rd_atomic; i++) {
+        struct zs_wqe *next = &qp->sq[i & qp->sq_mask];
+        if (zs_wqe_is_local(next) || (next != w && next->flags & IBV_SEND_FENCE))
+            break; /* waits for what lies before it */
+        reads += zs_wqe_is_read(next);
+        if (reads > peer->attr.max_dest_rd_atomic)
+            next->status = IBV_WC_REM_INV_REQ_ERR;
+    }
+    return w->status == IBV_WC_REM_INV_REQ_ERR;
 }
 
 static enum step run_oldest(struct zs_qp *qp, size_t *moved)
@@ -192,6 +221,8 @@ static enum step run_oldest(struct zs_qp *qp, size_t *moved)
             return STEP_STOP;
         }
         enum zs_nak nak = begin(peer, w);
+        if (!nak && zs_wqe_is_read(w) && one_too_many(qp, peer, w))
+            nak = ZS_NAK_INV_REQ;
         if (nak)
             return refused(qp, peer, nak);
     }

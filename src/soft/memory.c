@@ -110,13 +110,29 @@ static int access_valid(unsigned int access)
 {
     const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-                               IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+                               IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
     if (access & ~known)
-        return access & IBV_ACCESS_ON_DEMAND ? EOPNOTSUPP : EINVAL;
+        return EINVAL;
     /* Whoever grants a remote write must be able to write locally (IB specification, 10.6.3.1). */
     if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
         return EINVAL;
     return 0;
+}
+
+/* On demand: nothing is pinned, charged or even looked at. The device touches the pages when a request does, and faults
+ * them in like any thread (guard.c: or fails the request). Only explicit ranges: not the whole address space. */
+static int range_pin(void *addr, size_t length, unsigned int access, size_t *pinned)
+{
+    *pinned = 0;
+    if (access & IBV_ACCESS_ON_DEMAND)
+        return length == SIZE_MAX ? EINVAL : 0;
+    return zs_pin((uintptr_t)addr, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, pinned);
+}
+
+static void range_unpin(void *addr, size_t length, size_t pinned)
+{
+    if (pinned)
+        zs_unpin((uintptr_t)addr, length, pinned);
 }
 
 struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
@@ -133,7 +149,7 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
         errno = e ? e : ENOMEM;
         return NULL;
     }
-    e = zs_pin((uintptr_t)addr, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, &mr->pinned);
+    e = range_pin(addr, length, access, &mr->pinned);
     if (e)
         goto free_mr;
     pthread_mutex_lock(&zs_table_lock);
@@ -143,6 +159,7 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
         e = ENOMEM;
         goto unpin;
     }
+    zs_guard_install();
     mr->mr.context = pd->context;
     mr->mr.pd = pd;
     mr->mr.addr = addr;
@@ -155,7 +172,7 @@ struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
     return &mr->mr;
 
 unpin:
-    zs_unpin((uintptr_t)addr, length, mr->pinned);
+    range_unpin(addr, length, mr->pinned);
 free_mr:
     free(mr);
     errno = e;
@@ -203,11 +220,125 @@ ZS_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
     pthread_mutex_lock(&zs_table_lock);
     zs_slot_give(mr->slot);
     pthread_mutex_unlock(&zs_table_lock);
-    zs_unpin((uintptr_t)ibmr->addr, ibmr->length, mr->pinned);
+    range_unpin(ibmr->addr, ibmr->length, mr->pinned);
     atomic_fetch_sub(&zs_container(ibmr->pd, struct zs_pd, pd)->users, 1);
     free(mr);
     return 0;
 }
+
+/* --- registering anew -------------------------------------------------------------------------------------------------- */
+
+static int rereg(struct zs_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, unsigned int access)
+{
+    struct ibv_mr *ib = &mr->mr;
+    struct zs_mr_slot *s = &table[mr->slot];
+    size_t pinned;
+    bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+    struct ibv_mr old = *ib, new = old;
+    uint64_t iova = moves ? (uintptr_t)addr : s->iova;
+    if (moves)
+        new.addr = addr, new.length = length;
+    if (flags & IBV_REREG_MR_CHANGE_PD)
+        new.pd = pd;
+    if (!(flags & IBV_REREG_MR_CHANGE_ACCESS))
+        access = s->access & ~ZS_ACCESS_LOCAL;
+    int e = access_valid(access);
+    if (!e && (!new.length || (uintptr_t)new.addr + new.length < (uintptr_t)new.addr))
+        e = EINVAL;
+    if (!e)
+        e = range_pin(new.addr, new.length, access, &pinned);
+    if (e)
+        return e;
+    pthread_mutex_lock(&zs_table_lock);
+    e = mr->windows ? EINVAL : 0;
+    if (!e)
+        atomic_store(&s->key, 0);
+    pthread_mutex_unlock(&zs_table_lock);
+    if (e) {
+        range_unpin(new.addr, new.length, pinned);
+        return e;
+    }
+    zs_slot_wait(mr->slot);
+    range_unpin(old.addr, old.length, mr->pinned);
+    mr->pinned = pinned;
+    *ib = new;
+    pthread_mutex_lock(&zs_table_lock);
+    slot_publish(mr, iova, access);
+    pthread_mutex_unlock(&zs_table_lock);
+    atomic_fetch_add(&zs_container(new.pd, struct zs_pd, pd)->users, 1);
+    atomic_fetch_sub(&zs_container(old.pd, struct zs_pd, pd)->users, 1);
+    return 0;
+}
+
+/* The keys are new. Whatever is refused leaves the old region as it was. */
+ZS_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+    bool valid = flags && !(flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) && (!(flags & IBV_REREG_MR_CHANGE_PD) || pd);
+    if (!zs_usable())
+        return IBV_REREG_MR_ERR_INPUT;
+    int e = valid ? rereg(zs_container(mr, struct zs_mr, mr), flags, pd, addr, length, (unsigned int)access) : EINVAL;
+    if (!e)
+        return 0;
+    errno = e;
+    return IBV_REREG_MR_ERR_INPUT;
+}
+
+/* --- advice: pages of regions on demand, before they are needed ------------------------------------------------------------ */
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* 0, or what is wrong with the range: no such key in the PD, not on demand, not inside, not writable. */
+static int advice_check(struct ibv_pd *pd, const struct ibv_sge *g, bool write, uintptr_t *at)
+{
+    const struct zs_mr *mr = ZS_KEY_SLOT(g->lkey) < ZS_MAX_MR ? zs_slot_owner(ZS_KEY_SLOT(g->lkey)) : NULL;
+    if (!mr || mr->kind != ZS_OWNER_MR || mr->mr.lkey != g->lkey || mr->mr.pd != pd)
+        return ENOENT;
+    const struct zs_mr_slot *s = &table[mr->slot];
+    if (!(s->access & IBV_ACCESS_ON_DEMAND))
+        return EINVAL;
+    if (write && !(s->access & IBV_ACCESS_LOCAL_WRITE))
+        return EPERM;
+    if (g->addr < s->iova || g->addr - s->iova > s->length || g->length > s->length - (g->addr - s->iova))
+        return EFAULT;
+    *at = (uintptr_t)(s->addr + (g->addr - s->iova));
+    return 0;
+}
+
+static int prefetch(uintptr_t at, size_t length, bool write)
+{
+    uintptr_t first = at & ~(uintptr_t)4095, end = (at + length + 4095) & ~(uintptr_t)4095;
+    if (!length || madvise((void *)first, end - first, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+        return 0;
+    return errno == EINVAL && zs_touch((void *)at, length) ? 0 : EFAULT; /* a kernel without it */
+}
+
+/* Done at once, also without IBV_ADVISE_MR_FLAG_FLUSH; then, as the man page has it, failing to fault pages in is no error. */
+int zs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n)
+{
+    bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+    if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH && !write && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+        return EOPNOTSUPP;
+    if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH || !n)
+        return EINVAL;
+    for (uint32_t i = 0; i < n; i++) {
+        uintptr_t at = 0;
+        pthread_mutex_lock(&zs_table_lock);
+        int e = advice_check(pd, &list[i], write, &at);
+        pthread_mutex_unlock(&zs_table_lock);
+        if (!e && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) { /* NO_FAULT: there is no table that it could fill */
+            e = prefetch(at, list[i].length, write);
+            e = flags & IBV_ADVISE_MR_FLAG_FLUSH ? e : 0;
+        }
+        if (e)
+            return e;
+    }
+    return 0;
+}
+
+/* --- the device's side -------------------------------------------------------------------------------------------------------- */
 
 static void *hold(int hazard, const struct zs_pd *pd, uint32_t qpn, uint32_t key, uint64_t va, uint64_t length, uint32_t access)
 {

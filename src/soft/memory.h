@@ -1,4 +1,4 @@
-/* Between memory.c and window.c: the table of keys, which regions and windows share. */
+/* Between memory.c, window.c and pin.c: the table of keys, which regions and windows share, and pinning. */
 #ifndef ZCSOFT_MEMORY_H
 #define ZCSOFT_MEMORY_H
 
@@ -19,5 +19,9 @@ struct zs_mr_slot *zs_slot(uint32_t slot);
 uint32_t zs_slot_next_key(uint32_t slot);            /* one that it has not had for long */
 void zs_slot_last_key(uint32_t slot, uint32_t key);  /* chosen by somebody else */
 void zs_slot_wait(uint32_t slot);                    /* until the device has let go of a key that is 0 now */
+
+/* pin.c: page reference counts, mlock, the charge against RLIMIT_MEMLOCK. 0 or a positive errno. */
+int zs_pin(uintptr_t addr, size_t length, bool writable, size_t *charged);
+void zs_unpin(uintptr_t addr, size_t length, size_t charged);
 
 #endif

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "soft.h"
+#include "memory.h"
 
 #define PAGE 4096u
 #define LEAF_BITS 12

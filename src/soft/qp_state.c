@@ -134,6 +134,8 @@ static void reset(struct zs_qp *qp)
     qp->send_failed = false;
     qp->wait = ZS_WAIT_NONE;
     qp->peer_instance = qp->direct_slot = 0;
+    qp->no_direct = false;
+    memset(&qp->direct_qp, 0, sizeof qp->direct_qp);
     memset(&qp->direct_mr, 0, sizeof qp->direct_mr);
     qp->msg_active = qp->nak_sent = qp->ack_due = qp->recv_held = qp->established = false;
     qp->msg_off = 0;

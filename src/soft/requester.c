@@ -236,8 +236,12 @@ static int64_t send_payload(struct zs_qp *qp, struct zs_wqe *w)
     f.offset = qp->send_off;
     f.length = (uint32_t)n;
     f.flags |= (uint8_t)((qp->send_off ? 0 : ZS_F_FIRST) | (n == want ? ZS_F_LAST : 0));
-    zs_link_send(qp->link, &f, data, n);
+    bool there = zs_link_send(qp->link, &f, data, n);
     zs_mr_release(ZS_HAZARD_SRC);
+    if (!there) {
+        fail_in_turn(qp, w, IBV_WC_LOC_PROT_ERR);
+        return -1;
+    }
     qp->send_off += (uint32_t)n;
     if (n == want)
         message_sent(qp);
@@ -450,12 +454,12 @@ static void on_atomic_data(struct zs_qp *qp, const struct zs_frame *f)
     while (done < sizeof value) {
         size_t n;
         void *to = zs_cursor_hold(&c, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, sizeof value - done, &n);
-        if (!to) {
+        bool there = to && zs_move(to, value + done, n);
+        zs_mr_release(ZS_HAZARD_DST);
+        if (!there) {
             zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
             return;
         }
-        memcpy(to, value + done, n);
-        zs_mr_release(ZS_HAZARD_DST);
         zs_cursor_skip(&c, n);
         done += n;
     }

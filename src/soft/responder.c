@@ -148,14 +148,9 @@ enum zs_nak zs_respond_atomic(struct zs_qp *qp, enum zs_frame_op op, uint32_t rk
     uint64_t *p = zs_mr_hold_remote(ZS_HAZARD_DST, qp, rkey, va, 8, IBV_ACCESS_REMOTE_ATOMIC);
     if (!p)
         return ZS_NAK_ACCESS;
-    if (op == ZS_OP_FETCH_ADD) {
-        *found = __atomic_fetch_add(p, a, __ATOMIC_SEQ_CST);
-    } else {
-        *found = a;
-        __atomic_compare_exchange_n(p, found, b, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    }
+    bool there = zs_change(p, op == ZS_OP_FETCH_ADD, a, b, found);
     zs_mr_release(ZS_HAZARD_DST);
-    return ZS_NAK_NONE;
+    return there ? ZS_NAK_NONE : ZS_NAK_ACCESS;
 }
 
 /* The receive of a SEND_WITH_INV that names no window of this queue pair completes with an error. */
@@ -366,8 +361,10 @@ static int64_t send_answer(struct zs_qp *qp, struct zs_answer *a)
     f.offset = a->offset;
     f.length = n;
     f.flags = (uint8_t)((a->offset ? 0 : ZS_F_FIRST) | (n == left ? ZS_F_LAST : 0));
-    zs_link_send(qp->rlink, &f, data, n);
+    bool there = zs_link_send(qp->rlink, &f, data, n);
     zs_mr_release(ZS_HAZARD_SRC);
+    if (!there)
+        return -1;
     a->offset += n;
     if (n == left)
         qp->ans_head++;
@@ -406,7 +403,7 @@ bool zs_responder_run(struct zs_qp *qp)
         }
         struct zs_answer *a = &qp->answers[qp->ans_head % (ZS_MAX_RD_ATOMIC + 1)];
         int64_t n = send_answer(qp, a);
-        if (n < 0) { /* deregistered since it was checked */
+        if (n < 0) { /* deregistered since it was checked, or no longer mapped */
             uint32_t psn = a->psn;
             qp->ans_head = qp->ans_tail;
             refuse(qp, ZS_NAK_ACCESS, psn);

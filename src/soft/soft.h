@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "base.h"
+#include "move.h"
 #include "wire.h"
 #include "zcsoft.h"
 
@@ -133,6 +134,7 @@ void *zs_mr_hold(int hazard, const struct zs_pd *pd, uint32_t lkey, uint64_t va,
 void *zs_mr_hold_remote(int hazard, const struct zs_qp *qp, uint32_t rkey, uint64_t va, uint64_t length, uint32_t access);
 void zs_mr_release(int hazard);
 struct ibv_mr *zs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
+int zs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n);
 /* window.c */
 struct ibv_mw *zs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int zs_dealloc_mw(struct ibv_mw *mw);
@@ -145,10 +147,6 @@ void zs_windows_forget_qp(const struct zs_qp *qp);
 
 void zs_memory_fork_prepare(void);
 void zs_memory_fork_done(bool child);
-
-/* pin.c: page reference counts, mlock, the charge against RLIMIT_MEMLOCK. 0 or a positive errno. */
-int zs_pin(uintptr_t addr, size_t length, bool writable, size_t *charged);
-void zs_unpin(uintptr_t addr, size_t length, size_t charged);
 
 /* --- completion queues (verbs_cq.c, cq_ex.c, channel.c) ----------------------------------------------------------- */
 
@@ -353,6 +351,7 @@ struct zs_qp {
     uint64_t direct_slot;             /* where the peer shows its QP; 0: not looked up yet */
     struct zs_qp_slot direct_qp;      /* as last seen */
     struct zs_mr_slot direct_mr;
+    bool no_direct; /* for good */
     bool peer_here; /* the destination is in this process: local.c, no link */
     bool sq_drained_told;
     struct zs_timer model_timer; /* model.c */
@@ -473,7 +472,6 @@ void zs_responder_place_failed(struct zs_qp *qp, const struct zs_frame *f);
 /* The next contiguous run of the SGE list under a hazard: NULL when a key check fails (or at the end: *got = 0). */
 void *zs_cursor_hold(struct zs_cursor *c, int hazard, const struct zs_pd *pd, uint32_t access, size_t want, size_t *got);
 void zs_cursor_skip(struct zs_cursor *c, size_t bytes);
-void zs_move(void *to, const void *from, size_t n); /* memmove(3), past the caches where that pays */
 
 /* --- links (link.c, link_rx.c) -------------------------------------------------------------------------------------- */
 
@@ -526,7 +524,7 @@ void zs_link_detach(struct zs_qp *qp);
 bool zs_link_room(const struct zs_link *l);
 void zs_link_wait(struct zs_link *l, struct zs_qp *qp);
 /* Queue a frame and `length` bytes of payload at `data`, which are sent or copied before the call returns. */
-void zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data, size_t length);
+bool zs_link_send(struct zs_link *l, const struct zs_frame *f, const void *data, size_t length); /* false: data is gone */
 void zs_link_flush_dirty(void);
 void zs_link_flush_answers(struct zs_qp *qp);
 void zs_link_accept(int fd, bool local, const struct zs_hello *hello);

@@ -48,7 +48,6 @@ IGNORE(ibv_unimport_dm)
 IGNORE(ibv_unimport_mr)
 IGNORE(ibv_unimport_pd)
 REFUSE_POINTER(ibv_reg_dmabuf_mr)
-REFUSE_NEGATIVE(ibv_rereg_mr) /* IBV_REREG_MR_ERR_INPUT: the old MR is valid still */
 /* address handles and multicast: no datagram service */
 REFUSE_POINTER(ibv_create_ah)
 REFUSE_POINTER(ibv_create_ah_from_wc)

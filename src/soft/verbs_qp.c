@@ -189,6 +189,7 @@ struct ibv_qp *zs_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
         qp->send_ops = a->send_ops_flags;
         zs_qp_ex_setup(qp);
     }
+    zs_guard_install();
     zs_lock();
     e = zs_dev_start();
     if (!e)

@@ -94,7 +94,7 @@ struct zs_qp_slot {
     uint32_t qpn;
     uint32_t dest_qpn;
     uint32_t access; /* qp_access_flags */
-    uint32_t answers; /* 1 in RTR, RTS and SQD, when READs may be outstanding */
+    uint32_t answers; /* how many READs may be outstanding to it; 0 where it would not answer */
     uint64_t pd;
     uint64_t reserved[4];
 };

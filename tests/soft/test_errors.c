@@ -245,6 +245,37 @@ static void no_read_depth(void **state)
     rig_close(&r);
 }
 
+/* 12 READs at once to a peer that answers 4: four answers, then the refusal, then flushes. */
+static void too_many_reads(void **state)
+{
+    enum { N = 12, ANSWERS = 4 };
+    struct rig_options o = {.connect_nothing = true};
+    struct rig r;
+    (void)state;
+    rig_open(&r, &o);
+    struct buffer a = rig_buffer(&r, 4096, RIG_ALL), b = rig_buffer(&r, 4096, RIG_ALL);
+    rig_connect(&r, r.qp[0], r.qp[1], 0); /* 16 */
+    r.opt.rd_atomic = ANSWERS;
+    rig_connect(&r, r.qp[1], r.qp[0], 0);
+    for (uint64_t i = 0; i < 2 * ANSWERS; i++) { /* one at a time is no trouble */
+        assert_int_equal(post_rdma(r.qp[0], READ, i, a.p, 8, a.mr->lkey, b.p, b.mr->rkey), 0);
+        rig_expect(r.cq[0], i, IBV_WC_SUCCESS);
+    }
+    struct ibv_sge s = {(uintptr_t)a.p, 64, a.mr->lkey};
+    struct ibv_send_wr wr[N], *bad;
+    for (int i = 0; i < N; i++)
+        wr[i] = (struct ibv_send_wr){.wr_id = (uint64_t)i, .next = i + 1 < N ? &wr[i + 1] : NULL, .sg_list = &s, .num_sge = 1,
+                                     .opcode = READ, .send_flags = IBV_SEND_SIGNALED,
+                                     .wr.rdma = {(uintptr_t)b.p, b.mr->rkey}};
+    assert_int_equal(ibv_post_send(r.qp[0], wr, &bad), 0);
+    for (uint64_t i = 0; i < N; i++)
+        rig_expect(r.cq[0], i, i < ANSWERS ? IBV_WC_SUCCESS : i == ANSWERS ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_WR_FLUSH_ERR);
+    rig_wait_state(r.qp[1], IBV_QPS_ERR);
+    rig_free(&a);
+    rig_free(&b);
+    rig_close(&r);
+}
+
 static void atomic_errors(void **state)
 {
     static const struct {
@@ -362,6 +393,7 @@ int main(void)
         cmocka_unit_test(peer_gone),
         cmocka_unit_test(peer_late),
         cmocka_unit_test(no_read_depth),
+        cmocka_unit_test(too_many_reads),
         cmocka_unit_test(atomic_errors),
         cmocka_unit_test(cq_overrun),
         cmocka_unit_test(deregistered_in_flight),
