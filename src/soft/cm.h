@@ -50,6 +50,7 @@ struct zs_cm_port {
     struct zs_id *id;
     struct zs_source tcp, local, local_v4;
     bool has_tcp, has_local, has_local_v4, listening;
+    struct zs_list bound; /* ids with a port, listening or not */
     struct zs_list all; /* listening ids */
     int backlog;
     int waiting; /* connection requests not yet fetched */

@@ -15,6 +15,7 @@
 #define PORTS 28000u
 
 static struct zs_list listeners = {&listeners, &listeners};
+static struct zs_list bound = {&bound, &bound};
 
 /* The address is part of the name; "4" and "6" stand for the wildcards. */
 static void port_name(char to[64], const char *addr, uint16_t port)
@@ -46,15 +47,73 @@ static void source_init(struct zs_source *s)
     s->dead = true;
 }
 
-static void port_free(struct zs_cm_port *p)
+static void drop_names(struct zs_cm_port *p)
 {
-    if (p->has_tcp)
-        close(p->tcp.fd);
     if (p->has_local)
         close(p->local.fd);
     if (p->has_local_v4)
         close(p->local_v4.fd);
+    p->has_local = p->has_local_v4 = false;
+}
+
+static void port_free(struct zs_cm_port *p)
+{
+    if (p->has_tcp)
+        close(p->tcp.fd);
+    drop_names(p);
     free(p);
+}
+
+static bool one_family(const struct zs_id *id)
+{
+    return id->afonly || zs_addr_is_v4(id->src.ip);
+}
+
+/* Whether the port may be shared with the ids of this process that have it, by the kernel's rule: ids that are both to be
+ * reused share it; a wildcard overlaps every address, unless both sides keep to their own family. */
+static int conflict_here(const struct zs_id *id, bool reuse)
+{
+    for (struct zs_list *l = bound.next; l != &bound; l = l->next) {
+        const struct zs_id *other = zs_container(l, struct zs_cm_port, bound)->id;
+        if (other == id || other->src_port != id->src_port || (reuse && other->reuse))
+            continue;
+        if (one_family(id) && one_family(other) && zs_addr_is_v4(id->src.ip) != zs_addr_is_v4(other->src.ip))
+            continue;
+        if (zs_addr_is_any(id->src.ip) || zs_addr_is_any(other->src.ip))
+            return EADDRNOTAVAIL;
+        if (memcmp(id->src.ip, other->src.ip, sizeof id->src.ip) == 0)
+            return EADDRINUSE;
+    }
+    return 0;
+}
+
+static bool name_taken(const char *addr, uint16_t port)
+{
+    char name[64];
+    port_name(name, addr, port);
+    int fd = zs_unix_listen(name, 0);
+    if (fd >= 0)
+        close(fd);
+    return fd == -EADDRINUSE;
+}
+
+/* The same among the processes of this host, as far as names tell: against a specific address the wildcards, against a
+ * wildcard every address there is. */
+static int conflict_elsewhere(const struct zs_id *id)
+{
+    const struct zs_gid *gids;
+    bool v4 = zs_addr_is_v4(id->src.ip);
+    if (!zs_addr_is_any(id->src.ip))
+        return name_taken(v4 ? "4" : "6", id->src_port) ? EADDRNOTAVAIL : 0;
+    int n = zs_gids(&gids);
+    for (int i = 0; i < n; i++) {
+        char addr[40];
+        bool gid_v4 = zs_addr_is_v4(gids[i].gid.raw);
+        addr_name(addr, gids[i].gid.raw);
+        if ((v4 ? gid_v4 : !gid_v4 || !id->afonly) && name_taken(addr, id->src_port))
+            return EADDRNOTAVAIL;
+    }
+    return 0;
 }
 
 static bool bind_local(struct zs_source *s, const char *name, int *error)
@@ -71,9 +130,10 @@ static bool bind_local(struct zs_source *s, const char *name, int *error)
 static int reserve(struct zs_id *id, struct zs_cm_port *p)
 {
     char name[64];
-    int e = 0;
+    int e = conflict_elsewhere(id);
     own_name(name, id);
-    p->has_local = bind_local(&p->local, name, &e);
+    if (!e)
+        p->has_local = bind_local(&p->local, name, &e);
     if (e)
         return e;
     if (zs_addr_is_any(id->src.ip) && !zs_addr_is_v4(id->src.ip) && !id->afonly) {
@@ -91,6 +151,7 @@ static struct zs_cm_port *port_new(void)
         source_init(&p->local);
         source_init(&p->local_v4);
         zs_list_init(&p->all);
+        zs_list_init(&p->bound);
     }
     return p;
 }
@@ -110,13 +171,18 @@ static int bind_once(struct zs_id *id)
         port_free(p);
         return -fd;
     }
-    int e = reserve(id, p);
+    int e = conflict_here(id, id->reuse);
+    if (!e)
+        e = reserve(id, p);
     if (e) {
         port_free(p);
         return e;
     }
+    if (id->reuse) /* others may have it too, in other processes as well: only whoever listens keeps the names */
+        drop_names(p);
     p->id = id;
     id->port = p;
+    zs_list_add(&bound, &p->bound);
     return 0;
 }
 
@@ -126,7 +192,7 @@ int zs_cm_bind(struct zs_id *id)
     int e = 0;
     for (int i = 0; i < 64; i++) {
         e = bind_once(id);
-        if (e != EADDRINUSE || !any)
+        if ((e != EADDRINUSE && e != EADDRNOTAVAIL) || !any)
             return e;
         id->src_port = 0; /* taken in one of the two spaces: another one */
     }
@@ -167,7 +233,11 @@ static int start(struct zs_source *s, void (*ready)(struct zs_source *, uint32_t
 int zs_cm_listen(struct zs_id *id, int backlog)
 {
     struct zs_cm_port *p = id->port;
-    int e = start(&p->local, local_ready);
+    int e = conflict_here(id, false);
+    if (!e && !p->has_local)
+        e = reserve(id, p);
+    if (!e)
+        e = start(&p->local, local_ready);
     if (!e && p->has_local_v4)
         e = start(&p->local_v4, local_ready);
     if (e)
@@ -177,6 +247,7 @@ int zs_cm_listen(struct zs_id *id, int backlog)
         source_init(&p->tcp);
         p->has_tcp = false;
     }
+    id->reuse = false; /* from here on it is alone */
     p->backlog = backlog > 0 ? backlog : 128;
     p->listening = true;
     zs_list_add(&listeners, &p->all);
@@ -200,6 +271,7 @@ void zs_cm_unbind(struct zs_id *id)
     id->port = NULL;
     if (!p)
         return;
+    zs_list_del(&p->bound);
     if (!p->listening) {
         port_free(p);
         return;

@@ -271,6 +271,123 @@ static void addresses(void **state)
 }
 
 /* A PD of a context that ibv_open_device() returned is not rdma_cm's. */
+/* An id bound to the port; NULL (and errno) if it is refused. `address` is in host order. */
+static struct rdma_cm_id *bound_id(struct rdma_event_channel *ch, uint32_t address, uint16_t port_be, int reuse)
+{
+    struct rdma_cm_id *id;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = port_be, .sin_addr.s_addr = htonl(address)};
+    assert_int_equal(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), 0);
+    if (reuse)
+        assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &reuse, sizeof reuse), 0);
+    if (rdma_bind_addr(id, (struct sockaddr *)&a) == 0)
+        return id;
+    int e = errno;
+    rdma_destroy_id(id);
+    errno = e;
+    return NULL;
+}
+
+/* Also what a second process finds. */
+static void expect_bind(struct rdma_event_channel *ch, uint32_t address, uint16_t port_be, int reuse, int error)
+{
+    struct rdma_cm_id *id = bound_id(ch, address, port_be, reuse);
+    assert_int_equal(id ? 0 : errno, error);
+    if (id)
+        assert_int_equal(rdma_destroy_id(id), 0);
+}
+
+static void wildcards_and_addresses(void **state)
+{
+    struct rdma_event_channel *ch = rdma_create_event_channel();
+    (void)state;
+    struct rdma_cm_id *all = bound_id(ch, INADDR_ANY, 0, 0);
+    uint16_t port = rdma_get_src_port(all);
+    expect_bind(ch, INADDR_LOOPBACK, port, 0, EADDRNOTAVAIL);
+    assert_int_equal(rdma_listen(all, 4), 0);
+    expect_bind(ch, INADDR_LOOPBACK, port, 0, EADDRNOTAVAIL);
+    expect_bind(ch, INADDR_LOOPBACK, port, 1, EADDRNOTAVAIL);
+    expect_bind(ch, INADDR_ANY, port, 0, EADDRNOTAVAIL);
+    assert_int_equal(rdma_destroy_id(all), 0);
+    struct rdma_cm_id *one = bound_id(ch, INADDR_LOOPBACK, port, 0);
+    assert_non_null(one);
+    expect_bind(ch, INADDR_LOOPBACK, port, 0, EADDRINUSE);
+    expect_bind(ch, INADDR_LOOPBACK, port, 1, EADDRINUSE);
+    expect_bind(ch, INADDR_ANY, port, 0, EADDRNOTAVAIL);
+    assert_int_equal(rdma_destroy_id(one), 0);
+    expect_bind(ch, INADDR_ANY, port, 0, 0);
+    rdma_destroy_event_channel(ch);
+}
+
+/* Ids that are both to be reused share a port until one of them listens, which it can only alone. */
+static void reused(void **state)
+{
+    struct rdma_event_channel *ch = rdma_create_event_channel();
+    (void)state;
+    struct rdma_cm_id *a = bound_id(ch, INADDR_LOOPBACK, 0, 1);
+    uint16_t port = rdma_get_src_port(a);
+    struct rdma_cm_id *b = bound_id(ch, INADDR_LOOPBACK, port, 1);
+    assert_non_null(b);
+    expect_bind(ch, INADDR_LOOPBACK, port, 0, EADDRINUSE);
+    expect_bind(ch, INADDR_ANY, port, 1, 0);
+    assert_int_equal(rdma_listen(a, 4), -1);
+    assert_int_equal(errno, EADDRINUSE);
+    assert_int_equal(rdma_destroy_id(b), 0);
+    assert_int_equal(rdma_listen(a, 4), 0);
+    expect_bind(ch, INADDR_LOOPBACK, port, 1, EADDRINUSE);
+    assert_int_equal(rdma_destroy_id(a), 0);
+    rdma_destroy_event_channel(ch);
+}
+
+/* The ports are the host's, not the process': a child asks while its parent listens. It is run before the device exists. */
+static int other_process(int from_parent)
+{
+    uint16_t port[2];
+    if (read(from_parent, port, sizeof port) != sizeof port)
+        return 1;
+    struct rdma_event_channel *ch = rdma_create_event_channel();
+    expect_bind(ch, INADDR_LOOPBACK, port[0], 0, EADDRNOTAVAIL);
+    expect_bind(ch, INADDR_ANY, port[0], 0, EADDRINUSE);
+    expect_bind(ch, INADDR_LOOPBACK, port[1], 0, EADDRINUSE);
+    expect_bind(ch, INADDR_ANY, port[1], 0, EADDRNOTAVAIL);
+    expect_bind(ch, INADDR_LOOPBACK, port[1], 1, EADDRINUSE);
+    return 0;
+}
+
+static int two_processes(void)
+{
+    int p[2], status;
+    uint16_t port[2];
+    assert_int_equal(pipe(p), 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(other_process(p[0]));
+    struct rdma_event_channel *ch = rdma_create_event_channel();
+    struct rdma_cm_id *all = bound_id(ch, INADDR_ANY, 0, 0), *one = bound_id(ch, INADDR_LOOPBACK, 0, 0);
+    assert_int_equal(rdma_listen(all, 4), 0);
+    assert_int_equal(rdma_listen(one, 4), 0);
+    port[0] = rdma_get_src_port(all);
+    port[1] = rdma_get_src_port(one);
+    assert_int_equal(write(p[1], port, sizeof port), sizeof port);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(rdma_destroy_id(all), 0);
+    assert_int_equal(rdma_destroy_id(one), 0);
+    return 0;
+}
+
+static void another_process(void **state)
+{
+    int status;
+    (void)state;
+    pid_t child = fork(); /* so that the device does not exist for the tests that fork after this one */
+    if (child == 0)
+        _exit(two_processes());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void foreign_pd(void **state)
 {
     struct rig r;
@@ -454,10 +571,11 @@ static void endpoints(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peer_killed), /* first: it forks before the device exists */
+        cmocka_unit_test(another_process), cmocka_unit_test(peer_killed), /* first: they fork before the device exists */
         cmocka_unit_test(whole_life),     cmocka_unit_test(rejected),  cmocka_unit_test(nobody_listens),
         cmocka_unit_test(listener_goes),  cmocka_unit_test(addresses), cmocka_unit_test(foreign_pd),
-        cmocka_unit_test(garbage),        cmocka_unit_test(endpoints),
+        cmocka_unit_test(garbage),        cmocka_unit_test(endpoints), cmocka_unit_test(wildcards_and_addresses),
+        cmocka_unit_test(reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
