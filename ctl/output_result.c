@@ -187,14 +187,22 @@ static void print_cost(FILE *out, const json_t *doc)
 static void print_options(FILE *out, const json_t *doc)
 {
     const bool relaxed = json_is_true(member_at(doc, "terms.relaxed_ordering"));
-    const double tos = number_at(doc, "config.tos");
+    const double tos = number_at(doc, "config.tos"), callers = number_at(doc, "config.threads");
+    const char *comma = "";
 
-    if (!relaxed && !(tos > 0))
+    if (!relaxed && !(tos > 0) && !(callers > 1))
         return;
     print_label(out, "");
-    fprintf(out, "%s", relaxed ? "relaxed ordering" : "");
+    if (callers > 1) {
+        fprintf(out, "of %s independent callers together", format_count(callers).s);
+        comma = ", ";
+    }
+    if (relaxed) {
+        fprintf(out, "%srelaxed ordering", comma);
+        comma = ", ";
+    }
     if (tos > 0)
-        fprintf(out, "%stype of service %s", relaxed ? ", " : "", format_count(tos).s);
+        fprintf(out, "%stype of service %s", comma, format_count(tos).s);
     fputc('\n', out);
 }
 

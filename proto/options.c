@@ -101,6 +101,8 @@ static const struct zc_option table[] = {
       .strategies = ZC_ALL_STRATEGIES, .help = "type of service of the packets; 0 is the system's choice" },
     { .name = "device", .metavar = "NAME", .type = ZC_OPTION_TEXT, .field = FIELD(device), .default_text = "auto",
       .max = ZC_DEVICE_MAX, .strategies = ZC_ALL_STRATEGIES, .help = "RDMA device that reads; auto is the daemon's own" },
+    { .name = "threads", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(threads), .default_text = "1", .min = 1, .max = 64,
+      .strategies = ZC_ALL_STRATEGIES, .help = "independent callers, each with QPs and buffers of its own" },
     { .name = "logging", .type = ZC_OPTION_FLAG, .field = FIELD(logging), .default_text = "false",
       .strategies = ZC_ALL_STRATEGIES, .help = "record each stage of each chunk in a trace (zcctl results trace)" },
     { .name = "numa", .metavar = "auto|N|none", .type = ZC_OPTION_TEXT, .field = FIELD(numa), .default_text = "auto",

@@ -47,6 +47,7 @@ struct zc_run_options {
     int relaxed_ordering;         /* enum zc_relaxed_ordering: of every MR for data */
     uint64_t tos;                 /* type of service of the packets; 0: the system's choice */
     char device[ZC_DEVICE_MAX];   /* "auto": the daemon's */
+    uint64_t threads;             /* independent callers, each with its own connection and pipeline */
     bool logging;                 /* record every stage of every chunk of the last window in a trace */
     char numa[ZC_NUMA_MAX];       /* "auto", "none" or a node's number: where threads and memory belong */
 };

@@ -69,6 +69,18 @@ void zc_histogram_record(struct zc_histogram *histogram, uint64_t value_ns)
     histogram->buckets[bucket_of(value_ns)]++;
 }
 
+void zc_histogram_add(struct zc_histogram *histogram, const struct zc_histogram *other)
+{
+    histogram->count += other->count;
+    histogram->sum += other->sum;
+    if (other->min < histogram->min)
+        histogram->min = other->min;
+    if (other->max > histogram->max)
+        histogram->max = other->max;
+    for (uint32_t i = 0; i < BUCKETS; i++)
+        histogram->buckets[i] += other->buckets[i];
+}
+
 static uint64_t at_rank(const struct zc_histogram *histogram, uint64_t rank)
 {
     uint64_t seen = 0;

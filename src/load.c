@@ -146,7 +146,8 @@ static int account(struct zc_load *load, struct zc_pass *pass, const struct zc_r
 
 static bool cancelled(const struct zc_load *load)
 {
-    return load->cancel && atomic_load_explicit(load->cancel, memory_order_relaxed);
+    return (load->cancel && atomic_load_explicit(load->cancel, memory_order_relaxed)) ||
+           (load->stop && atomic_load_explicit(load->stop, memory_order_relaxed));
 }
 
 /* Reap, count, submit again, until the window has closed and nothing is in flight any more. */

@@ -34,6 +34,7 @@ struct zc_load {
     uint64_t offset_step_bytes;     /* between the remote offsets of two requests; 0: a fixed offset */
     uint64_t offset_count;          /* places in the region */
     const atomic_bool *cancel;      /* NULL: none */
+    const atomic_bool *stop;        /* the same for another reason */
     uint64_t tick_interval_ns;      /* between two calls of tick */
     void (*tick)(void *arg, uint64_t now_ns, uint64_t bytes_since_last);  /* NULL: none */
     void *tick_arg;

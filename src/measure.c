@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "callers.h"
 #include "environment.h"
 #include "measure_private.h"
 
@@ -49,12 +50,13 @@ static int run_prepare(struct zc_run *run)
     result->peer.port = params->port;
 
     const uint64_t half = result->environment.memory_free_bytes / 2;
-    const uint64_t memory_max = min_u64(params->options.memory_max_bytes, half);
+    const uint32_t callers = zc_callers_count(run->callers);
+    const uint64_t memory_max = min_u64(params->options.memory_max_bytes, half) / callers;
     result->terms.memory_max_bytes = memory_max;
     if (params->options.size_bytes > memory_max)
         return zc_error_set(&result->error, ZC_ERR_INVALID, -EINVAL, "size",
                             "size %" PRIu64 " is larger than memory_max %" PRIu64 "%s", params->options.size_bytes, memory_max,
-                            memory_max == half ? " (half of the free memory)" : "");
+                            callers > 1 ? " of each caller" : memory_max == half ? " (half of the free memory)" : "");
     return 0;
 }
 
@@ -108,7 +110,8 @@ static void run_plan(struct zc_run *run)
     const uint64_t stride = zc_run_buffer_stride(options);
     const uint64_t most = max_u64(terms->memory_max_bytes / stride, 1);
     terms->inflight = run->strategy->execution->one_request ? 1 : min_u64(most, options->operations_max);
-    terms->buffers = min_u64(max_u64(options->footprint_bytes / stride, terms->inflight), most);
+    const uint64_t footprint = options->footprint_bytes / zc_callers_count(run->callers);
+    terms->buffers = min_u64(max_u64(footprint / stride, terms->inflight), most);
     terms->footprint_bytes = terms->buffers * stride;
 }
 
@@ -162,6 +165,7 @@ static int run_set_up(struct zc_run *run)
                  options->offset == ZC_OFFSET_ROTATE);
     zc_run_load_terms(run);
     run->load.cancel = run->params->cancel;
+    run->load.stop = run->stop;
     run->load.tick_interval_ns = TICK_NS;
     run->load.tick = zc_run_tick;
     run->load.tick_arg = run;
@@ -175,8 +179,6 @@ static void run_release(struct zc_run *run)
     zc_pipeline_destroy(run->pipeline);
     zc_completion_destroy(run->completion);
     zc_buffer_destroy(&run->user);
-    zc_histogram_destroy(run->reclaimed);
-    zc_histogram_destroy(run->available);
     zc_placement_destroy(run->placement);
 }
 
@@ -211,6 +213,8 @@ static int run_steps(struct zc_run *run)
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         if (cancelled(run->params))
             return zc_error_set(&run->result->error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "cancelled");
+        if (zc_callers_meet(run->callers) < 0)
+            return zc_error_set(&run->result->error, ZC_ERR_CANCELLED, -ECANCELED, NULL, "another caller has failed");
         const int rc = steps[i](run);
         if (rc < 0)
             return rc;
@@ -218,23 +222,35 @@ static int run_steps(struct zc_run *run)
     return 0;
 }
 
+/* One caller, from connecting to releasing, in its own thread. */
+static int run_one(struct zc_run *run)
+{
+    const int rc = run_steps(run);
+    run_release(run);
+    return rc;
+}
+
 int zc_measure(const struct zc_measure_params *params, struct zc_result *result)
 {
-    struct zc_run run = {.params = params, .result = result, .strategy = &zc_strategies[params->options.strategy]};
+    struct zc_callers *callers = NULL;
     result->config = params->options;
     result->error = (struct zc_error){.kind = ZC_ERR_NONE};
     result->started_unix_ns = unix_ns();
     if (params->progress)
         atomic_store(&params->progress->total_ns, zc_run_planned_ns(&params->options));
 
-    int rc = run_steps(&run);
-    run_release(&run);
-    rc = finish_trace(&run, rc);
+    int rc = zc_callers_create(params, result, &callers);
+    if (rc == 0) {
+        rc = zc_callers_run(callers, run_one);
+        rc = finish_trace(zc_callers_first(callers), rc);
+    }
     if (rc == 0)
         result->state = ZC_RUN_DONE;
     else
         result->state = result->error.kind == ZC_ERR_CANCELLED ? ZC_RUN_CANCELLED : ZC_RUN_FAILED;
     result->finished_unix_ns = unix_ns();
-    zc_run_enter(&run, ZC_PHASE_END, 0);
+    if (callers)
+        zc_run_enter(zc_callers_first(callers), ZC_PHASE_END, 0);
+    zc_callers_destroy(callers);
     return rc;
 }

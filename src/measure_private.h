@@ -11,10 +11,15 @@
 #include "pipeline.h"
 #include "placement.h"
 
+struct zc_callers;
+
+/* One caller of a run; mostly there is only one. */
 struct zc_run {
     const struct zc_measure_params *params;
     struct zc_result *result;
     const struct zc_strategy *strategy;
+    struct zc_callers *callers;         /* this one and those beside it (callers.h) */
+    const atomic_bool *stop;            /* one of them has failed */
 
     struct zc_placement *placement;
     bool threads_bound;
@@ -43,6 +48,8 @@ struct zc_run {
 int zc_run_place(struct zc_run *run);
 int zc_run_relax(struct zc_run *run);
 int zc_run_create_buffers(struct zc_run *run);      /* once terms.footprint_bytes is known */
+/* Threads of one caller at most: its own, and those that its strategy starts. */
+uint32_t zc_run_threads_max(const struct zc_run_options *options);
 /* Distance of two user buffers. Fresh ones are whole pages of their kind, because only whole ones are discarded. */
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options);
 /* The trace: rings before the pipeline exists, recording from the opening of the last window to its end, the file once the pipeline

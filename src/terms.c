@@ -37,6 +37,15 @@ int zc_run_relax(struct zc_run *run)
     return 0;
 }
 
+uint32_t zc_run_threads_max(const struct zc_run_options *options)
+{
+    const struct zc_strategy_info *const strategy = &zc_strategy_infos[options->strategy];
+    const bool two_pools = strategy->memory == ZC_MEMORY_REGISTER && strategy->execution == ZC_EXECUTION_NON_BLOCKING;
+    if (strategy->execution == ZC_EXECUTION_BLOCKING || strategy->memory == ZC_MEMORY_PREREGISTERED)
+        return 1;
+    return 1 + (uint32_t)(two_pools ? options->concurrency_reg + options->concurrency_dereg : options->concurrency);
+}
+
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options)
 {
     const uint64_t page = options->buffers == ZC_BUFFERS_FRESH ? zc_pages_bytes((enum zc_pages)options->pages) : 0;
@@ -77,18 +86,11 @@ static enum zc_phase traced_window(const struct zc_run *run)
     return run->params->options.skip_throughput ? ZC_PHASE_LATENCY : ZC_PHASE_THROUGHPUT;
 }
 
-/* That may record: the run's own, and those of the strategy. */
-static uint32_t threads_max(const struct zc_run_options *options)
-{
-    (void)options;
-    return 1;
-}
-
 int zc_run_create_trace(struct zc_run *run)
 {
     if (!run->params->options.logging)
         return 0;
-    return zc_trace_create(threads_max(&run->params->options), TRACE_RECORDS, &run->trace, &run->result->error);
+    return zc_trace_create(zc_run_threads_max(&run->params->options), TRACE_RECORDS, &run->trace, &run->result->error);
 }
 
 void zc_run_trace_opened(struct zc_run *run, uint64_t start_ns)

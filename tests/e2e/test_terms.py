@@ -160,3 +160,22 @@ def test_pages_of_the_region(new, start):
     daemon = start("--region-pages", "thp")
     assert daemon.call("stats")["region"]["huge_page_bytes"] >= 0
     daemon.serves()
+
+
+@pytest.mark.parametrize("strategy", ("copy_blocking", "naive_blocking"))
+def test_independent_callers(daemon, check_schema, strategy):
+    """N sessions, N connections, one result."""
+    idle = daemon.objects()
+    before = daemon.call("stats")["sessions"]["total"]
+    done = daemon.zcctl("--json", "run", "--strategy", strategy, "--peer", "self", *SHORT, "--threads", "3", "--qps", "2")
+    document = json.loads(done.stdout)
+    check_schema(document)
+    assert document["config"]["threads"] == 3
+    assert document["terms"]["qps"] == 6 and document["terms"]["inflight"] == 3
+    assert daemon.call("stats")["sessions"]["total"] == before + 3
+    assert document["cost"]["allocations"] == 0
+    throughput = document["throughput"]
+    assert throughput["bytes"] == throughput["requests"] * 64 * 1024 == sum(throughput["series"])
+    daemon.wait_objects(idle)
+    table = daemon.zcctl("results", "show", document["id"]).stdout
+    assert "of 3 independent callers together" in table

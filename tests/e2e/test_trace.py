@@ -27,9 +27,10 @@ def events_of(daemon, folder, document):
 
 
 @pytest.mark.parametrize("strategy, stages", (("copy_blocking", COPY), ("naive_blocking", REGISTER), ("pipeline_blocking", REGISTER),
-                                              ("ideal_blocking", IDEAL)), ids=lambda v: v if isinstance(v, str) else "")
+                                              ("ideal_blocking", IDEAL), ("copy_non_blocking", COPY),
+                                              ("naive_non_blocking", REGISTER), ("pipeline_async", REGISTER)), ids=lambda v: v if isinstance(v, str) else "")
 def test_stages(daemon, folder, check_schema, strategy, stages):
-    chunks = ("--mr-size", "16K") if "copy" in strategy else () if "naive" in strategy else ("--chunk-size", "16K")
+    chunks = ("--mr-size", "16K", "--operations-max", "4") if "copy" in strategy else () if "naive" in strategy else ("--chunk-size", "16K")
     document = logged(daemon, strategy, *chunks)
     check_schema(document)
     summary = document["trace"]
@@ -42,6 +43,10 @@ def test_stages(daemon, folder, check_schema, strategy, stages):
     assert {e["name"] for e in recorded} == set(stages)
     tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {e["tid"] for e in recorded} == set(tracks) and all(tracks.values())
+    if not strategy.endswith("_blocking") or "non_blocking" in strategy:
+        assert len(tracks) > 1, "the long stages are on tracks of their own"
+        own = {e["name"] for e in recorded if not tracks[e["tid"]].startswith("zc-run")}
+        assert own <= {"registered", "copied", "deregistered"} and own
 
     # A request that is there from its beginning to its end has every stage of every chunk, in order, with nothing beyond the window.
     requests = collections.defaultdict(list)

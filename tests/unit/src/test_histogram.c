@@ -156,6 +156,28 @@ static void test_null_rule(void **state)
     zc_histogram_destroy(histogram);
 }
 
+static void test_added_up(void **state)
+{
+    (void)state;
+    struct zc_histogram *a = zc_histogram_create(), *b = zc_histogram_create(), *both = zc_histogram_create();
+    struct zc_latency sum, expected;
+    for (uint64_t i = 1; i <= 1000; i++) {
+        zc_histogram_record(i % 3 ? a : b, i * 1000);
+        zc_histogram_record(both, i * 1000);
+    }
+    zc_histogram_add(a, b);
+    zc_histogram_summarise(a, &sum);
+    zc_histogram_summarise(both, &expected);
+    assert_memory_equal(&sum, &expected, sizeof sum);
+    zc_histogram_reset(b);
+    zc_histogram_add(a, b);         /* nothing recorded changes nothing */
+    zc_histogram_summarise(a, &sum);
+    assert_memory_equal(&sum, &expected, sizeof sum);
+    zc_histogram_destroy(a);
+    zc_histogram_destroy(b);
+    zc_histogram_destroy(both);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +186,7 @@ int main(void)
         cmocka_unit_test(test_top_is_clamped_but_the_maximum_exact),
         cmocka_unit_test(test_empty_is_unmeasured),
         cmocka_unit_test(test_null_rule),
+        cmocka_unit_test(test_added_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
