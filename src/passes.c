@@ -193,9 +193,10 @@ static int compare(struct zc_pass *pass, const struct zc_request *request)
                         run->load.size_bytes, request->remote_offset);
 }
 
-/* `first`: one request. `all`: at full depth, until every user buffer and every place of the region has been checked once, but no
- * longer than the measured window (at least a second): requests and bytes say how far it came. Offsets rotate here whatever
- * --offset says, because a staging slot that still holds the same bytes would hide a READ that moved nothing. */
+/* `first`: one request. `all`: that one, so that no run passes for validated without any, and then at full depth, until every user
+ * buffer and every place of the region has been checked once, but no longer than the measured window (at least a second): requests
+ * and bytes say how far it came. Offsets rotate here whatever --offset says, because a staging slot that still holds the same bytes
+ * would hide a READ that moved nothing. */
 int zc_run_validate(struct zc_run *run)
 {
     const struct zc_run_options *const options = &run->params->options;
@@ -209,13 +210,14 @@ int zc_run_validate(struct zc_run *run)
     zc_load_rotate(load, region, true);
 
     struct zc_pass pass = {.depth = 1, .window_ns = UINT64_MAX, .request_limit = 1, .before = poison, .finished = compare};
-    if (mode == ZC_VALIDATE_ALL) {
+    zc_run_enter(run, ZC_PHASE_VALIDATE, 0);
+    int rc = run_pass(run, &pass);
+    if (rc == 0 && mode == ZC_VALIDATE_ALL) {
         pass.depth = (uint32_t)run->result->terms.inflight;
         pass.window_ns = validate_ns(options);
         pass.request_limit = max_u64(load->buffer_count, load->offset_count);
+        rc = run_pass(run, &pass);
     }
-    zc_run_enter(run, ZC_PHASE_VALIDATE, 0);
-    const int rc = run_pass(run, &pass);
     *load = asked;
     return rc;
 }
