@@ -219,9 +219,9 @@ daemon=
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/zcrdma.XXXXXX")
 log=$tmp/log
 trap 'stop_daemon >/dev/null 2>&1 || :; rm -rf "$tmp"' EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'say "stopped by SIGHUP" >&2; exit 129' HUP
+trap 'say "stopped by SIGINT" >&2; exit 130' INT
+trap 'say "stopped by SIGTERM" >&2; exit 143' TERM
 
 case ${1-help} in
   demo)
