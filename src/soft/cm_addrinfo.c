@@ -28,14 +28,19 @@ static int lookup(const char *node, const char *service, const struct rdma_addri
     return getaddrinfo(node, service, &h, found);
 }
 
+/* `a` is NULL where only the hints have addresses. */
 static int fill(struct rdma_addrinfo *r, const struct addrinfo *a, const struct rdma_addrinfo *hints)
 {
     bool passive = hints && hints->ai_flags & RAI_PASSIVE;
-    int e = passive ? copy_addr(&r->ai_src_addr, &r->ai_src_len, a->ai_addr, a->ai_addrlen)
+    int e = 0;
+    if (a)
+        e = passive ? copy_addr(&r->ai_src_addr, &r->ai_src_len, a->ai_addr, a->ai_addrlen)
                     : copy_addr(&r->ai_dst_addr, &r->ai_dst_len, a->ai_addr, a->ai_addrlen);
-    if (!e && !passive && hints && hints->ai_src_len)
+    else if (hints->ai_dst_len)
+        e = copy_addr(&r->ai_dst_addr, &r->ai_dst_len, hints->ai_dst_addr, hints->ai_dst_len);
+    if (!e && !r->ai_src_len && hints && hints->ai_src_len)
         e = copy_addr(&r->ai_src_addr, &r->ai_src_len, hints->ai_src_addr, hints->ai_src_len);
-    r->ai_family = a->ai_family;
+    r->ai_family = a ? a->ai_family : r->ai_dst_len ? r->ai_dst_addr->sa_family : r->ai_src_addr->sa_family;
     r->ai_flags = hints ? hints->ai_flags : 0;
     r->ai_qp_type = hints && hints->ai_qp_type ? hints->ai_qp_type : IBV_QPT_RC;
     r->ai_port_space = hints && hints->ai_port_space ? hints->ai_port_space : RDMA_PS_TCP;
@@ -54,13 +59,14 @@ ZS_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const stru
     struct rdma_addrinfo *r = calloc(1, sizeof *r);
     if (!r)
         return -1;
-    int e = lookup(node, service, hints, passive, &found);
+    int e = node || service ? lookup(node, service, hints, passive, &found) : 0;
     if (e) {
         free(r);
         return e == EAI_SYSTEM ? -1 : e;
     }
     e = fill(r, found, hints);
-    freeaddrinfo(found);
+    if (found)
+        freeaddrinfo(found);
     if (e) {
         rdma_freeaddrinfo(r);
         errno = e;
