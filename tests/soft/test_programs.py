@@ -1,62 +1,14 @@
-"""Other people's programs, unmodified, on the software device: Debian's ibverbs-utils, rdmacm-utils, perftest, qperf.
-
-ZC_SOFT_PRELOAD names what goes into LD_PRELOAD (the sanitizer's runtime first, where there is one)."""
+"""Other people's programs, unmodified, on the software device: Debian's ibverbs-utils, rdmacm-utils, perftest, qperf, libfabric,
+UCX. README.md says how far they go."""
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 
 import pytest
 
-PRELOAD = os.environ["ZC_SOFT_PRELOAD"]
-LIBRARY = PRELOAD.split(":")[-1]
-ENV = dict(os.environ, LD_PRELOAD=PRELOAD, ASAN_OPTIONS="detect_leaks=0")
-DEADLINE = 150
-
-
-def need(program):
-    if not shutil.which(program):
-        pytest.skip(f"{program} is not installed")
-
-
-def run(*argv, **kw):
-    return subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=DEADLINE, **kw)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def listening(port):
-    """Somebody listens there: over TCP, or over rdma_cm (a Unix socket of the device)."""
-    for name in ("tcp", "tcp6"):
-        for line in open(f"/proc/net/{name}"):
-            field = line.split()
-            if field[3:4] == ["0A"] and int(field[1].rsplit(":", 1)[1], 16) == port:
-                return True
-    accepting = "00010000"
-    return any(re.search(rf"@zcsoft/cm/[^/]+/{port}$", line.rstrip()) and line.split()[3] == accepting
-               for line in open("/proc/net/unix"))
-
-
-def pair(server, client, port):
-    """Runs server and client; both must succeed. Returns their outputs."""
-    with subprocess.Popen(server, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as s:
-        try:
-            until = time.monotonic() + 60
-            while not listening(port) and s.poll() is None and time.monotonic() < until:
-                time.sleep(0.02)
-            c = run(*client)
-            assert c.returncode == 0, c.stdout + c.stderr
-            out, _ = s.communicate(timeout=60)
-        finally:
-            s.kill()
-    assert s.returncode == 0, out
-    return out, c.stdout
+from programs import ENV, LIBRARY, free_port, listening, need, pair, run, start
 
 
 def symbols(path, which):
@@ -129,11 +81,22 @@ def test_pingpong(program, options):
     assert "usec/iter" in out
 
 
-@pytest.mark.parametrize("program", ["ibv_uc_pingpong", "ibv_ud_pingpong"])
-def test_other_transports_are_refused(program):
-    need(program)
-    r = run(program, "-g", "0", "-p", str(free_port()))
-    assert r.returncode == 1 and "Couldn't create QP" in r.stderr
+REFUSED = [("ibv_uc_pingpong -g 0", "Couldn't create QP"), ("ibv_ud_pingpong -g 0", "Couldn't create QP"),
+           ("ib_write_bw -c UC", "Couldn't create IB resources"), ("ib_send_bw -c UD", "Couldn't create IB resources"),
+           ("ib_send_bw -c XRC", "Couldn't create XRC resources")]
+
+
+@pytest.mark.parametrize("command, message", REFUSED)
+def test_other_transports_are_refused(command, message):
+    argv = command.split()
+    need(argv[0])
+    port = str(free_port())
+    with start([*argv, "-p", port], int(port)) as server:
+        try:  # perftest makes its queue pairs once the other side is there
+            r = run(*argv, "-p", port, "127.0.0.1", deadline=60)
+        finally:
+            server.kill()
+    assert r.returncode == 1 and message in r.stderr, r.stdout + r.stderr
 
 
 # --- perftest --------------------------------------------------------------------------------------------------------------
@@ -144,7 +107,10 @@ ib_read_bw -t 1
 ib_read_bw -t 128
 ib_read_bw -e
 ib_read_bw -b
-ib_read_bw -R
+ib_read_bw -R -q 4
+ib_read_bw -q 200 -t 4 -s 4096 -n 100
+ib_read_bw -D 3
+ib_read_bw -t 2 -q 8
 ib_read_lat -n 200
 ib_read_lat -e -n 200
 ib_write_bw -n 500
@@ -155,12 +121,16 @@ ib_write_lat -n 100
 ib_send_bw
 ib_send_bw -b
 ib_send_bw -R
-ib_send_bw --use-srq -q 4
+ib_send_bw -q 8 --use-srq -b
 ib_send_bw -I 64 -s 64
 ib_send_lat -n 200
 ib_send_lat -e -n 200
+ib_send_lat -R -n 200
+ib_send_lat -I 128 -s 64 -n 200
 ib_atomic_bw
 ib_atomic_bw -A CMP_AND_SWAP
+ib_atomic_bw -R -q 2
+ib_atomic_lat -n 200
 ib_read_bw -a -n 50""".splitlines()
 
 
@@ -177,11 +147,12 @@ def test_perftest(command):
 # --- rdmacm-utils ------------------------------------------------------------------------------------------------------------
 
 
-def test_rping():
+@pytest.mark.parametrize("options", [["-C", "10000", "-S", "1000"], ["-C", "200", "-S", "60000"]], ids=["10000", "long"])
+def test_rping_verifies(options):
     need("rping")
     port = str(free_port())
-    pair(["rping", "-s", "-p", port, "-C", "1000"], ["rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1000", "-V"],
-         int(port))
+    common = ["rping", "-a", "127.0.0.1", "-p", port, "-V", *options]
+    pair([*common, "-s"], [*common, "-c"], int(port))
 
 
 def test_ucmatose():
@@ -217,7 +188,74 @@ def test_cmtime():
 def test_rstream_is_refused():
     need("rstream")
     r = run("rstream", "-s", "127.0.0.1", "-T", "r", "-p", str(free_port()))
-    assert r.returncode != 0
+    assert r.returncode != 0 and "rsocket failed: Operation not supported" in r.stdout + r.stderr
+
+
+# --- qperf, libfabric, UCX ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what, unit", [("rc_rdma_read_bw", "bw"), ("rc_lat", "latency")])
+def test_qperf(what, unit):
+    """On Ethernet qperf needs rdma_cm: by itself it knows LIDs only."""
+    need("qperf")
+    port = str(free_port())
+    with start(["qperf", "-lp", port], int(port)) as server:
+        try:
+            r = run("qperf", "-lp", port, "-cm", "1", "-t", "1", "127.0.0.1", what)
+        finally:
+            server.kill()
+    assert r.returncode == 0 and re.search(rf"^ +{unit} +=", r.stdout, re.M), r.stdout + r.stderr
+
+
+@pytest.mark.parametrize("endpoint, provider", [("msg", "verbs"), ("rdm", "verbs;ofi_rxm")])
+def test_libfabric_pingpong(endpoint, provider):
+    need("fi_pingpong")
+    port = str(free_port())
+    base = ["fi_pingpong", "-p", provider, "-e", endpoint, "-d", "zcsoft0", "-I", "20", "-S", "65536", "-c"]
+    _, out = pair([*base, "-B", port], [*base, "-P", port, "127.0.0.1"], int(port))
+    assert re.search(r"^64k +20 +=20 ", out, re.M), out
+
+
+# UCX passes over a device without a file in /dev/infiniband, which the software device has none of. Behind such a file, in a mount
+# namespace of its own, it uses the device.
+WITH_DEVICE_FILE = """mount -t tmpfs none "$1" && mkdir "$1/infiniband" "$1/shm" && cp -a /dev/null "$1/infiniband/zcsoft" &&
+cp -a /dev/null /dev/zero /dev/random /dev/urandom "$1" && mount --bind "$1" /dev && shift && exec env LD_PRELOAD="$ZC_SOFT_PRELOAD" "$@"
+"""
+
+
+@pytest.mark.parametrize("test", ["get -D zcopy -s 4096", "put_lat -s 8", "am_bw -D bcopy -s 64", "fadd -s 8"])
+def test_ucx_over_rc_verbs(test, tmp_path):
+    need("ucx_perftest")
+    if os.geteuid() != 0:
+        pytest.skip("a mount namespace needs root")
+    port = str(free_port())
+    inside = ["unshare", "-m", "sh", "-c", WITH_DEVICE_FILE, "sh", str(tmp_path)]
+    command = ["ucx_perftest", "-p", port]
+    client = ["-x", "rc_verbs", "-d", "zcsoft0:1", "-t", *test.split(), "-n", "200", "-w", "20", "127.0.0.1"]
+    plain = {k: v for k, v in ENV.items() if k != "LD_PRELOAD"}
+    probe = run(*inside, "true", env=plain)
+    if probe.returncode:
+        pytest.skip(f"no mount namespace here: {probe.stderr.strip()}")
+    with start([*inside, *command], int(port), plain) as server:
+        try:
+            r = run(*inside, *command, *client, env=plain, deadline=60)
+        finally:
+            server.kill()
+    assert r.returncode == 0 and re.search(r"^Final: +200 ", r.stdout, re.M), r.stdout + r.stderr
+
+
+def test_ucx_without_a_device_file_is_told():
+    need("ucx_perftest")
+    if os.path.exists("/dev/infiniband"):
+        pytest.skip("this machine has device files")
+    port = str(free_port())
+    env = dict(ENV, UCX_TLS="rc_verbs")
+    with start(["ucx_perftest", "-p", port], int(port), env) as server:
+        try:
+            r = run("ucx_perftest", "-p", port, "-t", "ucp_get", "127.0.0.1", env=env, deadline=60)
+        finally:
+            server.kill()
+    assert r.returncode != 0 and "transport 'rc_verbs' is not available" in r.stdout + r.stderr
 
 
 # --- no traces ------------------------------------------------------------------------------------------------------------------
@@ -236,3 +274,30 @@ def test_killed_programs_leave_no_files(tmp_path):
     assert not list(tmp_path.iterdir())
     new = (set(os.listdir("/dev/shm")) | set(os.listdir("/tmp"))) - before
     assert not [n for n in new if "zcsoft" in n]
+
+
+# --- rest -----------------------------------------------------------------------------------------------------------------------
+
+
+def device_thread_ticks(pid):
+    """User and system time of the device's thread."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        name, fields = open(f"/proc/{pid}/task/{task}/stat").read().split("(")[1].rsplit(")", 1)
+        if name == "zcsoft":
+            return int(fields.split()[11]) + int(fields.split()[12])
+    return None
+
+
+def test_an_idle_device_sleeps():
+    need("rping")
+    port = free_port()
+    with start(["rping", "-s", "-p", str(port)], port) as s:
+        try:
+            time.sleep(0.2)
+            before, seconds = device_thread_ticks(s.pid), 3
+            time.sleep(seconds)
+            after = device_thread_ticks(s.pid)
+        finally:
+            s.kill()
+    assert before is not None
+    assert (after - before) / os.sysconf("SC_CLK_TCK") <= max(0.001 * seconds, 1 / os.sysconf("SC_CLK_TCK"))
