@@ -27,6 +27,9 @@ test  python3-jsonschema py:jsonschema          python3-jsonschema
 test  ibverbs-utils      cmd:ibv_rc_pingpong    libibverbs-utils
 test  rdmacm-utils       cmd:rping              librdmacm-utils
 test  perftest           cmd:ib_read_bw         perftest
+test  qperf              cmd:qperf              qperf
+test  libfabric-bin      cmd:fi_pingpong        libfabric
+test  ucx-utils          cmd:ucx_perftest       ucx
 lab   rdma-core          cmd:rdma-ndd           rdma-core
 lab   qemu-system-x86    cmd:qemu-system-x86_64 qemu-system-x86-core
 lab   linux-image-amd64  kernel:rdma_rxe        kernel-modules
