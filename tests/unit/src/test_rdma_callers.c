@@ -44,7 +44,8 @@ static void test_registering_callers(void **state)
     options.threads = 2;
     options.buffers = ZC_BUFFERS_FRESH;
     assert_done(&result);
-    assert_true(result.cost.registrations >= result.throughput.requests);
+    /* What is in flight when the window opens was registered before. */
+    assert_true(result.cost.registrations + options.threads >= result.throughput.requests);
     assert_true(result.phases.register_ns > 0 && result.phases.discard_ns > 0);
     zc_result_destroy(&result);
 }
