@@ -50,6 +50,13 @@ static void print_device(FILE *out, const json_t *doc)
         print_label(out, "");
         print_wrapped(out, LABEL, WIDTH, text_at(doc, "notice"));
     }
+    if (json_is_string(json_object_get(device, "model"))) {
+        char line[256];
+
+        snprintf(line, sizeof(line), "It plays a model: %s.", text_at(device, "model"));
+        print_label(out, "");
+        print_wrapped(out, LABEL, WIDTH, line);
+    }
 }
 
 static void print_host(FILE *out, const json_t *doc)

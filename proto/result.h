@@ -80,6 +80,7 @@ struct zc_device_info {
     char link_layer[ZC_NAME_MAX];       /* "Ethernet", "InfiniBand" */
     uint32_t active_mtu, max_mtu;       /* bytes */
     char netdev[ZC_NAME_MAX];           /* "" if unknown */
+    char model[128];                    /* software device: rate, latency or faults it was told to play; "" for none */
     char address[ZC_NAME_MAX];          /* IP address of the port's GID table that rdma_cm can use, "" if none */
     double rate_gbit_per_s;             /* nominal, from width and speed; NAN on rxe and the software device */
     int numa_node;                      /* -1 if unknown */

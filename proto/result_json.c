@@ -35,10 +35,11 @@ json_t *zc_error_to_json(const struct zc_error *err)
 
 json_t *zc_device_info_to_json(const struct zc_device_info *info)
 {
-    json_t *device = json_pack("{s:o, s:s, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o}",
+    json_t *device = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o}",
         "name", zc_json_text(info->name),
         "kind", zc_device_kind_names[info->kind],
         "firmware", zc_json_text(info->firmware),
+        "model", zc_json_text(info->model),
         "vendor_id", zc_json_count(info->vendor_id),
         "vendor_part_id", zc_json_count(info->vendor_part_id),
         "port", info->port,

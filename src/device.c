@@ -26,8 +26,9 @@ struct zc_device {
 };
 
 typedef uint64_t device_cpu_ns_function(void);
+typedef const char *model_function(void);
 
-/* The software device, where it is preloaded, answers to this name; see src/soft/zcsoft.h. */
+/* The software device, where it is preloaded, answers to these names; see src/soft/zcsoft.h. */
 static device_cpu_ns_function *software_device(void)
 {
     void *symbol = dlsym(RTLD_DEFAULT, "zcsoft_device_cpu_ns");
@@ -35,6 +36,15 @@ static device_cpu_ns_function *software_device(void)
     static_assert(sizeof(function) == sizeof(symbol), "POSIX: dlsym() returns functions too");
     memcpy(&function, &symbol, sizeof(function));
     return function;
+}
+
+static const char *software_model(void)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, "zcsoft_model");
+    model_function *function;
+    memcpy(&function, &symbol, sizeof(function));
+    const char *model = function ? function() : NULL;
+    return model ? model : "";
 }
 
 uint64_t zc_device_cpu_ns(void)
@@ -125,6 +135,7 @@ static void read_attributes(struct ibv_context *context, struct zc_device_info *
     if (!has_extended && ibv_query_device(context, attr) != 0)
         return;
     snprintf(info->firmware, sizeof(info->firmware), "%.*s", (int)sizeof(info->firmware) - 1, attr->fw_ver);
+    snprintf(info->model, sizeof(info->model), "%s", software_model());
     info->vendor_id = attr->vendor_id;
     info->vendor_part_id = attr->vendor_part_id;
     info->max_qp = (uint32_t)attr->max_qp;

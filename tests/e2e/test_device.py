@@ -54,3 +54,15 @@ def test_daemon_shows_its_device(daemon):
     [port] = daemon.call("device.list")["devices"]
     assert port["kind"] == "software" and port["name"] == device_name()
     assert "software" in daemon.zcctl("devices").stdout
+
+
+def test_model_is_named_in_every_result(start):
+    """What the software device was told to play stands in the document and in the table."""
+    daemon = start(ZCSOFT_LATENCY="200000")
+    done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", "--size", "64K", "--warmup", "0", "--measure", "0.3")
+    assert done.returncode == 0, done.stderr
+    assert "It plays a model:" in done.stdout
+    [row] = daemon.call("result.list")["results"]
+    document = daemon.call("result.get", {"id": row["id"]})
+    assert document["environment"]["device"]["model"]
+    assert document["latency"]["available"]["min_ns"] >= 200000
