@@ -68,7 +68,7 @@ def pair(server, client, port, env=None, deadline=DEADLINE):
         try:
             c = run(*client, env=env or ENV, deadline=deadline)
             assert c.returncode == 0, c.stdout + c.stderr
-            s.wait(timeout=60)
+            s.wait(timeout=20)
         finally:
             s.kill()
         out.seek(0)
