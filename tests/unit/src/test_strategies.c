@@ -207,13 +207,13 @@ static void note_thread(void)
     atomic_fetch_add(pthread_equal(pthread_self(), caller) ? &in_caller : &in_others, 1);
 }
 
-/* Who registers, and that READs are in flight meanwhile: the wire does not wait for the next request's registration. */
-static void test_threads_register_beside_the_wire(void **state)
+/* Who registers. That READs are in flight meanwhile depends on the scheduler here; test_pipeline_blocking_... holds it where it does
+ * not. */
+static void test_threads_register(void **state)
 {
     (void)state;
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
         const struct zc_strategy *const row = &zc_strategies[strategy];
-        uint64_t flying = 0;
         if (!row->memory->registers)
             continue;
         prepare(strategy);
@@ -226,9 +226,6 @@ static void test_threads_register_beside_the_wire(void **state)
         assert_int_equal(read_all(pipeline, 8, 40), 0);
         const bool blocking = row->info->execution == ZC_EXECUTION_BLOCKING;
         assert_int_equal(blocking ? in_others : in_caller, 0);
-        for (uint64_t i = 0; i < fake.registers; i++)
-            flying += fake.flying_at_register[i];
-        assert_true(flying > 0 || strategy == ZC_NAIVE_BLOCKING);
         struct zc_terms terms;
         zc_pipeline_terms(pipeline, &terms);
         assert_int_equal(terms.threads, blocking ? 0 : row->info->execution == ZC_EXECUTION_ASYNC ? 2 : 4);
@@ -324,7 +321,7 @@ int main(void)
         cmocka_unit_test(test_whole_requests_in_several_reads),
         cmocka_unit_test(test_naive_blocking_is_strictly_sequential),
         cmocka_unit_test(test_pipeline_blocking_registers_while_reads_fly),
-        cmocka_unit_test(test_threads_register_beside_the_wire),
+        cmocka_unit_test(test_threads_register),
         cmocka_unit_test(test_failures_of_every_strategy),
         cmocka_unit_test(test_cancel_of_every_strategy),
         cmocka_unit_test(test_slots_as_asked),
