@@ -30,6 +30,7 @@ int cmd_run(struct context *context, const struct command *command, int argc, ch
     const struct args_option own[] = {
         { .name = "strategy", .value = &strategies },   /* help has it in the option table */
         { .name = "detach", .help = "print the id of the run and leave it to the daemon", .flag = &detach },
+        { .name = "json-stream", .help = "print a line of JSON every 100 ms, the last one with the result", .flag = &context->stream },
         { .name = NULL },
     };
     struct args args = { .own = own, .run = &options };
@@ -40,6 +41,10 @@ int cmd_run(struct context *context, const struct command *command, int argc, ch
     status = command_args(context, command, &args, argc, argv, 0, 0);
     if (status >= 0)
         return status;
+    if (detach && context->stream) {
+        command_error(context, "--detach leaves nothing for --json-stream");
+        return EXIT_USAGE;
+    }
     if (run_all_wanted(strategies) && detach) {
         command_error(context, "--detach goes with one strategy");
         return EXIT_USAGE;

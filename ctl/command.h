@@ -23,6 +23,7 @@ struct context {
     const char *socket_path;
     const char *program;    /* "zcctl" or "zcctl run", for messages */
     bool json, help, version;
+    bool stream;            /* `run` and `wait` --json-stream: a line of JSON for each progress notification, then one with the result */
     FILE *out;
 };
 

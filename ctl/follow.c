@@ -11,6 +11,7 @@
 #include "format.h"
 #include "progress.h"
 #include "result.h"
+#include "zc_json.h"
 
 struct follow {
     struct context *context;
@@ -131,21 +132,43 @@ static void print_result(const struct context *context, json_t *document, const 
     fflush(context->out);
 }
 
+/* One line of the stream: `members` (borrowed) behind their type. At once, because somebody may be reading it. */
+static void stream_line(const struct context *context, const char *type, json_t *members)
+{
+    json_t *line = json_pack("{s:s}", "type", type);
+
+    json_object_update(line, members);
+    json_dumpf(line, context->out, ZC_JSON_MESSAGE);
+    fputc('\n', context->out);
+    fflush(context->out);
+    json_decref(line);
+}
+
+static void show_result(struct follow *follow, json_t *answer, bool done)
+{
+    struct context *context = follow->context;
+    json_t *document = json_object_get(answer, "result");
+
+    if (context->stream)
+        stream_line(context, "result", answer);
+    if (follow->document != NULL)
+        *follow->document = json_incref(document);
+    else if (!context->stream)
+        print_result(context, document, json_string_value(json_object_get(answer, "path")), done);
+}
+
 /* Print the document and where it is, or hand it over; say on stderr what went wrong. */
 static void on_result(struct follow *follow, json_t *answer)
 {
     struct context *context = follow->context;
     json_t *document = json_object_get(answer, "result");
-    const char *state = text_at(document, "state"), *path = json_string_value(json_object_get(answer, "path"));
+    const char *state = text_at(document, "state");
     const char *store_error = json_string_value(json_object_get(answer, "store_error"));
     bool done = strcmp(state, zc_run_state_names[ZC_RUN_DONE]) == 0;
     bool cancelled = strcmp(state, zc_run_state_names[ZC_RUN_CANCELLED]) == 0;
 
     end(follow, done ? EXIT_DONE : follow->interrupted && cancelled ? EXIT_INTERRUPTED : EXIT_FAILED);
-    if (follow->document != NULL)
-        *follow->document = json_incref(document);
-    else
-        print_result(context, document, path, done);
+    show_result(follow, answer, done);
     if (cancelled)
         command_error(context, "run %s was cancelled", follow->id);
     else if (!done)
@@ -157,6 +180,16 @@ static void on_result(struct follow *follow, json_t *answer)
     }
 }
 
+static void on_progress(struct follow *follow, json_t *params)
+{
+    if (strcmp(text_at(params, "id"), follow->id) != 0)
+        return;
+    if (follow->context->stream)
+        stream_line(follow->context, "progress", params);
+    else
+        progress_update(&follow->progress, params);
+}
+
 static void on_message(struct follow *follow, json_t *message)
 {
     const char *method = json_string_value(json_object_get(message, "method"));
@@ -166,8 +199,8 @@ static void on_message(struct follow *follow, json_t *message)
     enum client_status status;
 
     if (method != NULL) {
-        if (strcmp(method, "run.progress") == 0 && strcmp(text_at(message, "params.id"), follow->id) == 0)
-            progress_update(&follow->progress, json_object_get(message, "params"));
+        if (strcmp(method, "run.progress") == 0)
+            on_progress(follow, json_object_get(message, "params"));
         return;
     }
     status = client_reply(message, call, &result, &err);
@@ -212,6 +245,7 @@ static int follow_run(struct follow follow, json_t *params, const char *id)
     }
     follow.status = -1;
     progress_init(&follow.progress, stderr, follow.label);
+    follow.progress.live = follow.progress.live && !context->stream;
     follow.signal_fd = open_signals();
     if (id != NULL)
         join(&follow, id);

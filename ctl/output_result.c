@@ -1,12 +1,14 @@
 /* The table of one result: what an RDMA engineer looks at first stands first. At most 100 columns; "-" is "not measured". */
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "draw.h"
 #include "format.h"
 #include "output.h"
 
-enum { LABEL = 12, WIDTH = 100 };
+enum { LABEL = 12, WIDTH = 100, BAR = 40, SPARKS = 60 };
 
 static void print_label(FILE *out, const char *label)
 {
@@ -71,31 +73,49 @@ static void print_host(FILE *out, const json_t *doc)
     print_wrapped(out, LABEL, WIDTH, line);
 }
 
-/* Smallest and largest of the whole intervals of the series, in bytes. False: fewer than two. */
-static bool series_range(const json_t *throughput, double *low, double *high)
+/* The whole intervals of the series in GiB/s; *count of them, malloc'ed. NULL: fewer than two. */
+static double *series_rates(const json_t *throughput, size_t *count)
 {
-    const json_t *series = json_object_get(throughput, "series"), *value;
+    const json_t *series = json_object_get(throughput, "series");
     double interval = number_at(throughput, "series_interval_ns"), duration = number_at(throughput, "duration_ns");
-    size_t index, whole = json_array_size(series);
+    size_t whole = json_array_size(series);
+    double *rates;
 
     if ((double)whole * interval > duration)
         whole = (size_t)(duration / interval);
-    if (whole < 2)
-        return false;
-    *low = INFINITY;
-    *high = 0;
-    for (index = 0; index < whole; index++) {
-        value = json_array_get(series, index);
-        *low = fmin(*low, json_number_value(value));
-        *high = fmax(*high, json_number_value(value));
+    rates = whole >= 2 ? calloc(whole, sizeof(*rates)) : NULL;
+    for (size_t i = 0; rates != NULL && i < whole; i++)
+        rates[i] = json_number_value(json_array_get(series, i)) / 0x1p30 / (interval / 1e9);
+    *count = whole;
+    return rates;
+}
+
+static void print_series(FILE *out, const json_t *throughput)
+{
+    double low = INFINITY, high = 0, interval = number_at(throughput, "series_interval_ns");
+    size_t count, group;
+    double *rates = series_rates(throughput, &count);
+
+    if (rates == NULL)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        low = fmin(low, rates[i]);
+        high = fmax(high, rates[i]);
     }
-    return true;
+    print_label(out, "");
+    fprintf(out, "%s to %s GiB/s in intervals of %s\n", format_number(low).s, format_number(high).s, format_ns(interval).s);
+    if (high > 0) {
+        print_label(out, "");
+        group = draw_series(out, rates, count, SPARKS, draw_unicode());
+        fprintf(out, "  %s a character, from 0\n", format_ns((double)group * interval).s);
+    }
+    free(rates);
 }
 
 static void print_throughput(FILE *out, const json_t *doc)
 {
     const json_t *t = json_object_get(doc, "throughput");
-    double rate = number_at(t, "gib_per_s"), low, high, interval = number_at(t, "series_interval_ns");
+    double rate = number_at(t, "gib_per_s");
 
     print_label(out, "throughput");
     if (isnan(rate)) {
@@ -109,11 +129,7 @@ static void print_throughput(FILE *out, const json_t *doc)
     fprintf(out, "%s in %s within %s, %s in flight\n", format_bytes(number_at(t, "bytes")).s,
             format_plural(number_at(t, "requests"), "request").s, format_ns(number_at(t, "duration_ns")).s,
             format_count(number_at(doc, "terms.inflight")).s);
-    if (series_range(t, &low, &high)) {
-        print_label(out, "");
-        fprintf(out, "%s to %s GiB/s in intervals of %s\n", format_number(low / 0x1p30 / (interval / 1e9)).s,
-                format_number(high / 0x1p30 / (interval / 1e9)).s, format_ns(interval).s);
-    }
+    print_series(out, t);
 }
 
 static void print_latency_row(FILE *out, const char *label, const json_t *latency)
@@ -143,24 +159,35 @@ static void print_latency(FILE *out, const json_t *doc)
     print_latency_row(out, "  reclaimed", member_at(doc, "latency.reclaimed"));
 }
 
+/* In the order in which a request goes through them. */
+static const struct { const char *name, *member; } phase_rows[] = {
+    { "discard", "discard_ns" }, { "register", "register_ns" }, { "post", "post_ns" }, { "wait", "wait_ns" },
+    { "copy", "copy_ns" }, { "deregister", "deregister_ns" }, { "consume", "consume_ns" },
+};
+enum { PHASES = sizeof(phase_rows) / sizeof(phase_rows[0]) };
+
+/* A row a stage that the strategy has, with its share of all of them. */
 static void print_phases(FILE *out, const json_t *doc)
 {
     const json_t *p = json_object_get(doc, "phases");
+    double sum = 0;
 
     print_label(out, "phases");
     if (isnan(number_at(p, "requests"))) {
         fprintf(out, "-\n");
         return;
     }
-    fprintf(out, "register %s, post %s, wait %s, copy %s, deregister %s a request (mean of %s)\n",
-            format_ns(number_at(p, "register_ns")).s, format_ns(number_at(p, "post_ns")).s, format_ns(number_at(p, "wait_ns")).s,
-            format_ns(number_at(p, "copy_ns")).s, format_ns(number_at(p, "deregister_ns")).s,
-            format_count(number_at(p, "requests")).s);
-    if (isnan(number_at(p, "discard_ns")) && isnan(number_at(p, "consume_ns")))
-        return;
-    print_label(out, "");
-    fprintf(out, "discard %s before it, consume %s after it\n", format_ns(number_at(p, "discard_ns")).s,
-            format_ns(number_at(p, "consume_ns")).s);
+    for (size_t i = 0; i < PHASES; i++)
+        sum += fmax(number_at(p, phase_rows[i].member), 0);     /* fmax() passes over NAN */
+    fprintf(out, "of a request, mean of %s\n", format_count(number_at(p, "requests")).s);
+    for (size_t i = 0; i < PHASES; i++) {
+        double ns = number_at(p, phase_rows[i].member);
+        if (isnan(ns))
+            continue;
+        fprintf(out, "  %-10s%8s  ", phase_rows[i].name, format_ns(ns).s);
+        draw_bar(out, ns / sum, BAR, draw_unicode());
+        fprintf(out, "%4.0f %%\n", sum > 0 ? 100 * ns / sum : 0);
+    }
 }
 
 static void print_cost(FILE *out, const json_t *doc)

@@ -150,7 +150,7 @@ int run_all(struct context *context, const struct zc_run_options *options, uint6
         if (one != EXIT_DONE)
             status = one == EXIT_INTERRUPTED || one == EXIT_UNREACHABLE ? one : EXIT_FAILED;
     }
-    if (context->json || json_array_size(documents) > 0)
+    if (!context->stream && (context->json || json_array_size(documents) > 0))
         command_output(context)->comparison(context->out, documents);
     json_decref(documents);
     return status;

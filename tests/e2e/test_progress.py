@@ -1,5 +1,6 @@
 """What zcctl shows while a run is going: progress on a terminal, nothing in a pipe, and what Ctrl-C does."""
 
+import json
 import os
 import pty
 import select
@@ -68,6 +69,38 @@ def test_no_progress_with_json_on_a_terminal_stdout_is_clean(daemon):
     os.close(master)
     assert zcctl.returncode == 0
     assert output.startswith("{") and "\r" not in output
+
+
+def test_stream(daemon, check_schema):
+    """Every line is JSON; the last one has the document, which is the stored one; nothing on stderr."""
+    done = daemon.zcctl(*RUN, *SHORT, "--json-stream")
+    assert done.stderr == ""
+    *progress, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["type"] for line in progress] == ["progress"] * len(progress)
+    assert {"latency", "throughput"} <= {line["phase"] for line in progress}
+    elapsed = [line["elapsed_s"] for line in progress]
+    assert elapsed == sorted(elapsed)
+    assert any(line["gib_per_s"] for line in progress)
+    assert last["type"] == "result"
+    check_schema(last["result"])
+    assert json.loads(open(last["path"], encoding="utf-8").read()) == last["result"]
+
+
+def test_stream_of_several(daemon):
+    """A result line each, the last one last, and no table."""
+    done = daemon.zcctl("run", "--strategy", "copy_blocking,naive_blocking", "--peer", "self", *SHORT, "--json-stream")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    results = [line["result"]["strategy"] for line in lines if line["type"] == "result"]
+    assert results == ["copy_blocking", "naive_blocking"] and lines[-1]["type"] == "result"
+
+
+def test_pictures_by_locale(daemon):
+    """Series and phases are drawn with blocks in a UTF-8 locale, in ASCII elsewhere and on a dumb terminal."""
+    run = daemon.run(*SHORT)["id"]
+    shown = {(locale, term): daemon.zcctl("results", "show", run, LC_ALL=locale, TERM=term).stdout
+             for locale in ("C.UTF-8", "C") for term in ("xterm", "dumb")}
+    assert "█" in shown.pop(("C.UTF-8", "xterm"))
+    assert all(text.isascii() and "##" in text for text in shown.values())
 
 
 def cancelled(daemon, before):

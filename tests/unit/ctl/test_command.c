@@ -222,6 +222,43 @@ static void test_run(void **state)
     json_decref(doc);
 }
 
+static void failed_wait(struct daemon *d)
+{
+    answer(d, "run.wait", outcome(ZC_RUN_FAILED, false, "/results/run-1.json", NULL));
+}
+
+/* A line a message: progress, then the result with everything that run.wait answered. */
+static void test_stream(void **state)
+{
+    json_t *first, *last;
+    char *newline;
+
+    (void)state;
+    start_daemon(good_run);
+    assert_int_equal(zcctl(RUN " --json-stream"), EXIT_DONE);
+    stop_daemon();
+    assert_string_equal(err_text, "");
+    newline = strchr(out_text, '\n');
+    first = json_loadb(out_text, (size_t)(newline - out_text), 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(first, "type")), "progress");
+    assert_string_equal(json_string_value(json_object_get(first, "phase")), "warmup");
+    last = json_loads(newline + 1, 0, NULL);        /* nothing behind it */
+    assert_string_equal(json_string_value(json_object_get(last, "type")), "result");
+    assert_string_equal(json_string_value(json_object_get(last, "path")), "/results/run-1.json");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(last, "result"), "state")), "done");
+    json_decref(first);
+    json_decref(last);
+
+    start_daemon(failed_wait);
+    assert_int_equal(zcctl("wait run-1 --json-stream"), EXIT_FAILED);
+    stop_daemon();
+    assert_contains(out_text, "{\"type\":\"result\"");
+    assert_string_equal(err_text, "zcctl wait: run run-1 failed: the peer was lost\n");
+
+    assert_int_equal(zcctl(RUN " --json-stream --detach"), EXIT_USAGE);
+    assert_string_equal(err_text, "zcctl run: --detach leaves nothing for --json-stream\n");
+}
+
 static void not_stored(struct daemon *d)
 {
     answer(d, "run.start", json_pack("{s:s}", "id", "run-1"));
@@ -513,6 +550,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run),
+        cmocka_unit_test(test_stream),
         cmocka_unit_test(test_not_stored),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_refused),
