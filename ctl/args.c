@@ -66,19 +66,21 @@ static int unknown(const struct args *args, const char *word, struct zc_error *e
 {
     const char *names[NAMES_MAX + 1] = { NULL }, *nearest;
     char dashed[64] = "", typed[64] = "";
+    const char *name = word + (word[1] == '-' ? 2 : 1);
     size_t count = add_names(args->common, names, add_names(args->own, names, 0)), rows = 0;
     const struct zc_option *table = args->run != NULL ? zc_options(&rows) : NULL;
 
     for (size_t i = 0; i < rows && count < NAMES_MAX; i++)
         names[count++] = table[i].name;
     names[count] = NULL;
-    strncat(typed, word + 2, strcspn(word + 2, "=") < sizeof(typed) ? strcspn(word + 2, "=") : sizeof(typed) - 1);
-    nearest = word[1] == '-' ? zc_choice_nearest(names, typed) : NULL;
+    strncat(typed, name, strcspn(name, "=") < sizeof(typed) ? strcspn(name, "=") : sizeof(typed) - 1);
+    nearest = zc_choice_nearest(names, typed);
     if (nearest == NULL)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, NULL, "unknown option %.64s", word);
     for (size_t i = 0; nearest[i] != '\0' && i < sizeof(dashed) - 1; i++)
         dashed[i] = nearest[i] == '_' ? '-' : nearest[i];
-    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, NULL, "unknown option --%s (did you mean --%s?)", typed, dashed);
+    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, NULL, "unknown option %.*s%s (did you mean --%s?)",
+                        (int)(name - word), word, typed, dashed);
 }
 
 static int store(struct args *args, const struct found *found, const char *value, struct zc_error *err)

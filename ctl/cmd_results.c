@@ -138,6 +138,5 @@ int cmd_results(struct context *context, const struct command *command, int argc
         return trace(context, args.operands[1], path);
     if (strcmp(verb, "delete") == 0 && count >= 2)
         return delete(context, args.operands + 1, count - 1);
-    command_error(context, "usage: zcctl results %s", command->operands);
-    return EXIT_USAGE;
+    return command_usage(context, command, verb);
 }

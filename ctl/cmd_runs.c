@@ -30,6 +30,5 @@ int cmd_runs(struct context *context, const struct command *command, int argc, c
         return command_call(context, "run.list", NULL, command_output(context)->runs);
     if (strcmp(verb, "cancel") == 0 && args.operand_count >= 2)
         return cancel(context, args.operands + 1, args.operand_count - 1);
-    command_error(context, "usage: zcctl runs %s", command->operands);
-    return EXIT_USAGE;
+    return command_usage(context, command, verb);
 }

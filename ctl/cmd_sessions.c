@@ -39,6 +39,5 @@ int cmd_sessions(struct context *context, const struct command *command, int arg
         return command_call(context, "session.list", NULL, command_output(context)->sessions);
     if (strcmp(verb, "close") == 0 && args.operand_count >= 2)
         return close_sessions(context, args.operands + 1, args.operand_count - 1);
-    command_error(context, "usage: zcctl sessions %s", command->operands);
-    return EXIT_USAGE;
+    return command_usage(context, command, verb);
 }

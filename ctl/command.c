@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "complete.h"
 #include "version.h"
 
 #define DEFAULT_SOCKET "/run/zcrdmad/control.sock"
@@ -18,13 +19,17 @@ const struct command commands[] = {
                "Ctrl-C cancels the run and waits for its end; Ctrl-C again leaves at once.\n"
                "Exit status: 0 done, 1 the run failed or its result could not be stored, 2 usage, 3 no daemon,\n"
                "130 interrupted." },
-    { .name = "wait", .run = cmd_wait, .operands = "ID", .help = "follow a run that was started with --detach to its result" },
-    { .name = "runs", .run = cmd_runs, .operands = "[list | cancel ID...]", .help = "queued and active runs" },
-    { .name = "results", .run = cmd_results, .operands = "[list | show ID | get ID | trace ID | delete ID...]", .help = "stored results",
+    { .name = "wait", .run = cmd_wait, .operands = "ID", .ids = "run.list",
+      .help = "follow a run that was started with --detach to its result" },
+    { .name = "runs", .run = cmd_runs, .operands = "[list | cancel ID...]", .ids = "run.list",
+      .help = "queued and active runs" },
+    { .name = "results", .run = cmd_results, .operands = "[list | show ID | get ID | trace ID | delete ID...]", .ids = "result.list",
+      .help = "stored results",
       .notes = "show prints the table that `run` printed, get the JSON document, trace what run --logging recorded\n"
                "(Chrome trace format: open it with ui.perfetto.dev or chrome://tracing)." },
     { .name = "stats", .run = cmd_stats, .operands = "", .help = "counters of the daemon" },
-    { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .help = "sessions of peers that read here" },
+    { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .ids = "session.list",
+      .help = "sessions of peers that read here" },
     { .name = "devices", .run = cmd_devices, .operands = "", .help = "RDMA devices and their ports" },
     { .name = "strategies", .run = cmd_strategies, .operands = "", .help = "the strategies: parts, options, what each shows" },
     { .name = "version", .run = cmd_version, .operands = "", .help = "versions of zcctl and of the daemon" },
@@ -160,6 +165,11 @@ int command_args(struct context *context, const struct command *command, struct 
     int rc;
 
     args->common = common.rows;
+    if (context->completing) {
+        complete_command(context, command, args, argc, argv);
+        args->common = NULL;
+        return EXIT_DONE;
+    }
     rc = args_parse(args, argc, argv, &err);
     if (rc == 0 && context->help) {
         print_command_help(context->out, command, args);
@@ -214,6 +224,20 @@ static int unknown_command(const struct context *context, const char *name)
     return EXIT_USAGE;
 }
 
+int command_usage(const struct context *context, const struct command *command, const char *verb)
+{
+    const char *verbs[VERBS_MAX + 1], *nearest;
+    char storage[VERB_STORAGE];
+
+    complete_verbs(command, verbs, storage);
+    nearest = zc_choice_find(verbs, verb) < 0 ? zc_choice_nearest(verbs, verb) : NULL;
+    if (nearest != NULL)
+        command_error(context, "there is no %.64s (did you mean zcctl %s %s?)", verb, command->name, nearest);
+    else
+        command_error(context, "usage: zcctl %s %s", command->name, command->operands);
+    return EXIT_USAGE;
+}
+
 static int dispatch(struct context *context, int argc, char **argv)
 {
     char program[48];
@@ -241,6 +265,10 @@ int command_main(int argc, char **argv, FILE *out)
     if (args_parse(&args, argc, argv, &err) != 0) {
         command_error(&context, "%s", err.message);
         return EXIT_USAGE;
+    }
+    if (args.operand_count > 0 && strcmp(args.operands[0], "__complete") == 0) {
+        complete(&context, args.operand_count - 1, args.operands + 1, common.rows);
+        return EXIT_DONE;
     }
     if (context.version && !context.help)
         return print_version(out);

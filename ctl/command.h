@@ -24,13 +24,15 @@ struct context {
     const char *program;    /* "zcctl" or "zcctl run", for messages */
     bool json, help, version;
     bool stream;            /* `run` and `wait` --json-stream: a line of JSON for each progress notification, then one with the result */
+    bool completing;        /* for a shell: command_args() offers words instead of parsing them (complete.h) */
     FILE *out;
 };
 
 struct command {
     const char *name;
     int (*run)(struct context *context, const struct command *command, int argc, char **argv);   /* exit status; argv[0]: name */
-    const char *operands;   /* for usage, "" if none */
+    const char *operands;   /* for usage and completion: "ID", "[list | cancel ID...]"; "" if none */
+    const char *ids;        /* the method that lists what ID can be; NULL: there are none */
     const char *help;       /* one line */
     const char *notes;      /* paragraphs behind the options in the command's help; NULL: none */
 };
@@ -48,6 +50,9 @@ int command_args(struct context *context, const struct command *command, struct 
 
 /* The text or JSON form, as --json says. */
 const struct output *command_output(const struct context *context);
+
+/* A verb that the command does not have, or too few or too many operands for it. Returns EXIT_USAGE. */
+int command_usage(const struct context *context, const struct command *command, const char *verb);
 
 /* "zcctl run: MESSAGE" on stderr. */
 void command_error(const struct context *context, const char *format, ...) __attribute__((format(printf, 2, 3)));

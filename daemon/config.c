@@ -146,6 +146,27 @@ static const struct key *find_key(const char *name)
     return NULL;
 }
 
+/* " (did you mean KEY?)" for a mistyped key, or "". `name` may end in "=value", `dash` is what keys have for '_'. */
+struct hint {
+    char text[2 * ZC_NAME_MAX];
+};
+static struct hint hint(const char *name, const char *before, char dash)
+{
+    const char *names[KEYS + 1] = { NULL }, *nearest;
+    char typed[ZC_NAME_MAX] = "";
+    struct hint hint = { "" };
+    for (size_t i = 0; i < KEYS; i++)
+        names[i] = keys[i].name;
+    snprintf(typed, sizeof typed, "%.*s", (int)strcspn(name, "="), name);
+    nearest = zc_choice_nearest(names, typed);
+    if (nearest)
+        snprintf(hint.text, sizeof hint.text, " (did you mean %s%s?)", before, nearest);
+    for (char *c = hint.text; *c; c++)
+        if (*c == '_')
+            *c = dash;
+    return hint;
+}
+
 /* ---- the file */
 
 struct file_state {
@@ -179,7 +200,7 @@ static int handle_key(struct file_state *state, const char *section, const char 
                             : "no section%s before key %.60s: it belongs into [zcrdmad]", section, name);
     const struct key *key = find_key(name);
     if (!key)
-        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "unknown key %.60s", name);
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "unknown key %.60s%s", name, hint(name, "", '_').text);
     bool *seen = &state->seen[key - keys];
     if (*seen)
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "%s is given twice", name);
@@ -272,7 +293,8 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, str
         case ':':
             return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, NULL, "option %.100s needs a value", argv[optind - 1]);
         case '?':
-            return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, NULL, "unknown option %.100s", argv[optind - 1]);
+            return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, NULL, "unknown option %.100s%s", argv[optind - 1],
+                                hint(argv[optind - 1] + strspn(argv[optind - 1], "-"), "--", '-').text);
         default: line->values[option - OPTION_KEY] = optarg;
         }
     }

@@ -76,6 +76,8 @@ static void test_errors(void **state)
         { "run --szie 1M", "unknown option --szie (did you mean --size?)" },
         { "run --skip-validaton", "unknown option --skip-validaton (did you mean --skip-validation?)" },
         { "run --detatch", "unknown option --detatch (did you mean --detach?)" },
+        { "run -peer self", "unknown option -peer (did you mean --peer?)" },
+        { "run --outptu x", "unknown option --outptu (did you mean --output?)" },
         { "run --colour", "unknown option --colour" },
         { "run --colour=x", "unknown option --colour=x" },
         { "run --siz 1M", "unknown option --siz (did you mean --size?)" },      /* no abbreviations */

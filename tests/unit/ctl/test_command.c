@@ -519,6 +519,12 @@ static void test_usage(void **state)
     }
     assert_int_equal(zcctl("rnu"), EXIT_USAGE);
     assert_string_equal(err_text, "zcctl: unknown command \"rnu\" (did you mean run?)\n");
+    assert_int_equal(zcctl("results shwo x"), EXIT_USAGE);
+    assert_string_equal(err_text, "zcctl results: there is no shwo (did you mean zcctl results show?)\n");
+    assert_int_equal(zcctl("wait x --json-steam"), EXIT_USAGE);
+    assert_string_equal(err_text, "zcctl wait: unknown option --json-steam (did you mean --json-stream?)\n");
+    assert_int_equal(zcctl("results show"), EXIT_USAGE);
+    assert_contains(err_text, "zcctl results: usage: zcctl results [list | show ID");
 }
 
 static void test_help(void **state)

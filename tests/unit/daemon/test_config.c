@@ -100,7 +100,7 @@ static void test_bad_file(void **state)
 {
     (void)state;
     char **args = ARGS("--config", file);
-    refuses("[zcrdmad]\n\nsockt = /x\n", "sockt", ":3: unknown key sockt", args);
+    refuses("[zcrdmad]\n\nsockt = /x\n", "sockt", ":3: unknown key sockt (did you mean socket?)", args);
     refuses("[zcrdma]\nsocket = /x\n", "socket", ":2: unknown section [zcrdma]", args);
     refuses("socket = /x\n", "socket", ":1: no section", args);
     refuses("[zcrdmad]\nregion_size = lots\n", "region_size", ":2: region_size 'lots'", args);
@@ -125,7 +125,8 @@ static void test_bad_file(void **state)
 static void test_bad_command_line(void **state)
 {
     (void)state;
-    refuses("", NULL, "unknown option --sockt", ARGS("--sockt", "/x"));
+    refuses("", NULL, "unknown option --sockt (did you mean --socket?)", ARGS("--sockt", "/x"));
+    refuses("", NULL, "unknown option --region-sise=1M (did you mean --region-size?)", ARGS("--region-sise=1M"));
     refuses("", NULL, "--socket needs a value", ARGS("--socket"));
     refuses("", NULL, "unexpected argument 'now'", ARGS("now"));
     refuses("", "region_size", "--region-size: region_size '-1'", ARGS("--region-size", "-1"));
