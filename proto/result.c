@@ -25,8 +25,9 @@ static const struct zc_latency unmeasured_latency = {
     .p99_9_ns = ZC_UNMEASURED, .p99_99_ns = ZC_UNMEASURED, .max_ns = ZC_UNMEASURED, .mean_ns = NAN,
 };
 
-static void environment_init(struct zc_environment *environment)
+void zc_environment_init(struct zc_environment *environment)
 {
+    memset(environment, 0, sizeof(*environment));
     environment->memory_bytes = environment->memory_free_bytes = ZC_UNMEASURED;
     environment->page_size_bytes = environment->llc_bytes = ZC_UNMEASURED;
     environment->memlock_limit_bytes = ZC_UNMEASURED;
@@ -48,7 +49,7 @@ void zc_result_init(struct zc_result *result)
 {
     memset(result, 0, sizeof(*result));
     zc_run_options_init(&result->config);
-    environment_init(&result->environment);
+    zc_environment_init(&result->environment);
     terms_init(&result->terms);
     result->available = result->reclaimed = unmeasured_latency;
     result->cost.device_cpu_ns = result->cost.registrations = ZC_UNMEASURED;

@@ -145,6 +145,7 @@ struct zc_result {
 /* Everything unmeasured; no allocation. */
 void zc_result_init(struct zc_result *result);
 void zc_result_destroy(struct zc_result *result);
+void zc_environment_init(struct zc_environment *environment);   /* nothing known */
 
 extern const char *const zc_run_state_names[];      /* "done", "failed", "cancelled" */
 extern const char *const zc_device_kind_names[];    /* "hardware", "rxe", "software" */

@@ -1,0 +1,166 @@
+/* The probe's table and model: the line through registrations, copies and READs between sizes, the crossover of both. */
+#include "unit.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "probe.h"
+
+static struct zc_probe probe;
+
+static void row(enum zc_probe_what what, uint64_t size_bytes, double time_s)
+{
+    double trials_s[9];
+    const struct zc_probe_case is = { .what = what, .size_bytes = size_bytes, .threads = 1, .inflight = what == ZC_PROBE_READ };
+    for (int i = 0; i < 9; i++)
+        trials_s[i] = time_s * (1 + 0.01 * ((i * 5) % 9 - 4));      /* in no order */
+    zc_probe_set(zc_probe_add(&probe, &is), trials_s, 9);
+}
+
+static void registration(uint64_t size_bytes, double time_s)
+{
+    row(ZC_PROBE_REGISTER, size_bytes, time_s * 0.75);
+    row(ZC_PROBE_DEREGISTER, size_bytes, time_s * 0.25);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    zc_probe_init(&probe);
+    probe.environment.page_size_bytes = 4096;
+    return 0;
+}
+
+static void assert_near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-6 * fabs(expected)))
+        fail_msg("%g instead of %g", value, expected);
+}
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    assert_false(probe.made);
+    assert_int_equal(probe.row_count, 0);
+    zc_probe_fit_make(&probe);
+    assert_int_equal(probe.fit.sizes, 0);
+    assert_true(isnan(probe.fit.base_s) && isnan(probe.fit.per_page_s) && isnan(probe.fit.worst_residual));
+    assert_true(isnan(zc_probe_registration_s(&probe, 4096)) && isnan(zc_probe_copy_s(&probe, 4096)));
+    assert_true(isnan(zc_probe_read_s(&probe, 4096, false)) && isnan(zc_probe_crossover_bytes(&probe)));
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    const struct zc_probe_case is = { .what = ZC_PROBE_COPY, .size_bytes = 4096, .threads = 1 };
+    for (uint32_t i = 0; i < ZC_PROBE_ROWS_MAX; i++)
+        assert_non_null(zc_probe_add(&probe, &is));
+    assert_null(zc_probe_add(&probe, &is));
+    assert_true(isnan(probe.rows[3].time_s.median) && isnan(probe.rows[3].max_s));
+    double trials_s[] = { 3, 1, NAN, 7, 2, 5, 4, 6 };
+    zc_probe_set(&probe.rows[0], trials_s, 8);
+    assert_int_equal(probe.rows[0].time_s.trials, 7);
+    assert_near(probe.rows[0].time_s.median, 4);
+    assert_near(probe.rows[0].min_s, 1);
+    assert_near(probe.rows[0].max_s, 7);
+    assert_ptr_equal(zc_probe_find(&probe, &is), &probe.rows[0]);
+    assert_null(zc_probe_find(&probe, &(struct zc_probe_case){ .what = ZC_PROBE_COPY, .size_bytes = 4096, .threads = 2 }));
+}
+
+static void test_fit(void **state)
+{
+    (void)state;
+    registration(4096, 3e-6 + 0.1e-6);
+    zc_probe_fit_make(&probe);
+    assert_int_equal(probe.fit.sizes, 1);
+    assert_true(isnan(probe.fit.base_s));           /* no line through one point */
+    for (uint64_t pages = 4; pages <= 4096; pages *= 4)
+        registration(pages * 4096, 3e-6 + 0.1e-6 * (double)pages);
+    const struct zc_probe_case others[] = { { .what = ZC_PROBE_REGISTER, .size_bytes = 4096, .threads = 2 },
+                                            { .what = ZC_PROBE_REGISTER, .size_bytes = 4096, .threads = 1, .cold = true },
+                                            { .what = ZC_PROBE_REGISTER, .size_bytes = 4096, .threads = 1, .pages = ZC_PAGES_2M } };
+    for (size_t i = 0; i < 3; i++)
+        zc_probe_set(zc_probe_add(&probe, &others[i]), (double[]){ 1, 1, 1, 1, 1, 1, 1 }, 7);   /* of other cases: left out */
+    zc_probe_fit_make(&probe);
+    assert_int_equal(probe.fit.sizes, 7);
+    assert_near(probe.fit.base_s, 3e-6);
+    assert_near(probe.fit.per_page_s, 0.1e-6);
+    assert_true(probe.fit.worst_residual < 1e-9);
+    assert_int_equal(probe.fit.high_bytes, 4096 * 4096);
+    assert_near(zc_probe_registration_s(&probe, 8192), 3.2e-6);
+    assert_near(zc_probe_registration_s(&probe, 8193), 3.3e-6);     /* whole pages */
+}
+
+/* What bends the other way gives no negative share, and the residual tells. */
+static void test_fit_of_no_line(void **state)
+{
+    (void)state;
+    registration(4096, 1e-6);
+    registration(16 * 4096, 64e-6);
+    registration(256 * 4096, 4096e-6);
+    zc_probe_fit_make(&probe);
+    assert_true(probe.fit.base_s == 0 && probe.fit.per_page_s > 0);
+    assert_true(probe.fit.worst_residual > 0.2);
+    start(NULL);
+    registration(4096, 9e-6);
+    registration(256 * 4096, 1e-6);
+    zc_probe_fit_make(&probe);
+    assert_true(probe.fit.base_s > 0 && probe.fit.per_page_s == 0);
+}
+
+static void test_between(void **state)
+{
+    (void)state;
+    row(ZC_PROBE_COPY, 4096, 1e-6);
+    assert_near(zc_probe_copy_s(&probe, 4096), 1e-6);
+    assert_true(isnan(zc_probe_copy_s(&probe, 8192)));      /* one point draws nothing */
+    row(ZC_PROBE_COPY, 16384, 2e-6);
+    row(ZC_PROBE_COPY, 65536, 10e-6);
+    assert_near(zc_probe_copy_s(&probe, 16384), 2e-6);
+    assert_near(zc_probe_copy_s(&probe, 10240), 1.5e-6);
+    assert_near(zc_probe_copy_s(&probe, 40960), 6e-6);
+    assert_near(zc_probe_copy_s(&probe, 65536 * 2 - 16384), 18e-6);
+    row(ZC_PROBE_READ, 4096, 5e-6);
+    row(ZC_PROBE_READ, 65536, 20e-6);
+    assert_near(zc_probe_read_s(&probe, 65536, false), 20e-6);
+    assert_near(zc_probe_read_s(&probe, 65536, true), 20e-6);       /* the only stream is one of 1 */
+    const struct zc_probe_case stream = { .what = ZC_PROBE_READ, .size_bytes = 65536, .threads = 1, .inflight = 16 };
+    zc_probe_set(zc_probe_add(&probe, &stream), (double[]){ 4e-6, 4e-6, 4e-6, 4e-6, 4e-6, 4e-6, 4e-6 }, 7);
+    assert_near(zc_probe_read_s(&probe, 65536, true), 4e-6);
+    assert_near(zc_probe_read_s(&probe, 65536, false), 20e-6);
+}
+
+static void model(double base_s, double per_page_s, double copy_byte_s)
+{
+    start(NULL);
+    for (uint64_t pages = 1; pages <= 4096; pages *= 4) {
+        registration(pages * 4096, base_s + per_page_s * (double)pages);
+        row(ZC_PROBE_COPY, pages * 4096, copy_byte_s * 4096 * (double)pages);
+    }
+    zc_probe_fit_make(&probe);
+}
+
+static void test_crossover(void **state)
+{
+    (void)state;
+    model(20e-6, 0.1e-6, 0.5e-6 / 4096);        /* 20 + 0.1 p = 0.5 p at 50 pages */
+    const double bytes = zc_probe_crossover_bytes(&probe);
+    assert_true(bytes >= 50 * 4096 && bytes <= 51 * 4096);
+    model(20e-6, 0.6e-6, 0.5e-6 / 4096);        /* copying wins everywhere */
+    assert_true(isnan(zc_probe_crossover_bytes(&probe)));
+    model(0.1e-6, 0.1e-6, 0.5e-6 / 4096);       /* nowhere */
+    assert_near(zc_probe_crossover_bytes(&probe), 4096);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_nothing, start),
+        cmocka_unit_test_setup(test_table, start),
+        cmocka_unit_test_setup(test_fit, start),
+        cmocka_unit_test_setup(test_fit_of_no_line, start),
+        cmocka_unit_test_setup(test_between, start),
+        cmocka_unit_test_setup(test_crossover, start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
