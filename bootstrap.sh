@@ -22,6 +22,7 @@ build libhwloc-dev       pc:hwloc               hwloc-devel
 build libinih-dev        pc:inih                inih-devel
 build libsystemd-dev     pc:libsystemd          systemd-devel
 build libcmocka-dev      pc:cmocka              libcmocka-devel
+build scdoc              cmd:scdoc              scdoc
 test  zsh                cmd:zsh                zsh
 test  python3-pytest     py:pytest              python3-pytest
 test  python3-jsonschema py:jsonschema          python3-jsonschema

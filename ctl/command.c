@@ -91,7 +91,7 @@ static void print_option(FILE *out, char letter, const char *name, const char *m
     dashed[length] = '\0';
     snprintf(left, sizeof(left), "%c%c%s --%s%s%s", letter != 0 ? '-' : ' ', letter != 0 ? letter : ' ', letter != 0 ? "," : " ",
              dashed, metavar != NULL ? " " : "", metavar != NULL ? metavar : "");
-    fprintf(out, "  %-32s %s%s\n", left, help, more);
+    fprintf(out, "  %-31s  %s%s\n", left, help, more);
 }
 
 static void print_options(FILE *out, const struct args_option *options)

@@ -375,7 +375,7 @@ int config_reload(struct config *config, void (*report)(const char *key), size_t
 
 static void print_row(FILE *out, const char *left, const char *help, const char *default_text)
 {
-    fprintf(out, "  %-26s %s%s%s%s\n", left, help, default_text ? " (" : "", default_text ? default_text : "",
+    fprintf(out, "  %-25s  %s%s%s%s\n", left, help, default_text ? " (" : "", default_text ? default_text : "",
             default_text ? ")" : "");
 }
 
