@@ -33,6 +33,12 @@ json_t *zc_error_to_json(const struct zc_error *err)
         "errno", zc_json_text(name));
 }
 
+json_t *zc_notice_to_json(const struct zc_device_info *device)
+{
+    bool software = device->name[0] != '\0' && device->kind == ZC_DEVICE_SOFTWARE;
+    return zc_json_text(software ? software_notice : "");
+}
+
 json_t *zc_device_info_to_json(const struct zc_device_info *info)
 {
     json_t *device = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o}",
@@ -69,7 +75,7 @@ json_t *zc_device_info_to_json(const struct zc_device_info *info)
     return device;
 }
 
-static json_t *environment_to_json(const struct zc_environment *e)
+json_t *zc_environment_to_json(const struct zc_environment *e)
 {
     json_t *limits = json_pack("{s:o}", "memlock_bytes", zc_json_count(e->memlock_limit_bytes));
     json_t *rdmav = json_pack("{s:o, s:o}", "fork_safe", zc_json_text(e->fork_safe), "hugepages_safe",
@@ -252,7 +258,7 @@ static json_t *trace_to_json(const struct zc_trace_summary *t)
         "record_ns", zc_json_real(t->record_ns));
 }
 
-static json_t *peer_to_json(const struct zc_peer_info *p)
+json_t *zc_peer_info_to_json(const struct zc_peer_info *p)
 {
     return json_pack("{s:o, s:o, s:o, s:o}",
         "host", zc_json_text(p->host),
@@ -263,8 +269,6 @@ static json_t *peer_to_json(const struct zc_peer_info *p)
 
 json_t *zc_result_to_json(const struct zc_result *r)
 {
-    const struct zc_device_info *device = &r->environment.device;
-    bool software = device->name[0] != '\0' && device->kind == ZC_DEVICE_SOFTWARE;
     const char *strategy = r->config.strategy < 0 ? "" : zc_strategy_names[r->config.strategy];
     json_t *latency = json_pack("{s:o, s:o}", "available", latency_to_json(&r->available), "reclaimed",
                                 latency_to_json(&r->reclaimed));
@@ -274,13 +278,13 @@ json_t *zc_result_to_json(const struct zc_result *r)
         "schema_version", ZC_RESULT_SCHEMA_VERSION,
         "state", zc_run_state_names[r->state],
         "error", zc_error_to_json(&r->error),
-        "notice", zc_json_text(software ? software_notice : ""),
+        "notice", zc_notice_to_json(&r->environment.device),
         "strategy", zc_json_text(strategy),
-        "peer", peer_to_json(&r->peer),
+        "peer", zc_peer_info_to_json(&r->peer),
         "started_at", zc_json_time(r->started_unix_ns),
         "finished_at", zc_json_time(r->finished_unix_ns),
         "config", zc_run_options_to_json(&r->config),
-        "environment", environment_to_json(&r->environment),
+        "environment", zc_environment_to_json(&r->environment),
         "terms", terms_to_json(&r->terms),
         "latency", latency,
         "throughput", throughput_to_json(&r->throughput),

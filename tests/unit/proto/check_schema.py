@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pathlib
 import sys
 
 import jsonschema
@@ -36,11 +37,18 @@ def check_strict(validator, document, name):
         assert not validator.is_valid(broken), f"{name}: valid with {'.'.join(path + ('surprise',))}"
 
 
+def known_schemas(folder):
+    """What a schema may refer to: those beside it, by their $id."""
+    schemas = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.schema.json")]
+    return {schema["$id"]: schema for schema in schemas}
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         schema = json.load(file)
     jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema)
+    resolver = jsonschema.RefResolver.from_schema(schema, store=known_schemas(pathlib.Path(sys.argv[1]).parent))
+    validator = jsonschema.Draft202012Validator(schema, resolver=resolver)
     for name in sys.argv[2:]:
         with open(name, encoding="utf-8") as file:
             document = json.load(file, parse_constant=reject_constant)

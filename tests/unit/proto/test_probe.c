@@ -2,9 +2,13 @@
 #include "unit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "probe.h"
+#include "probe_json.h"
+#include "zc_json.h"
 
 static struct zc_probe probe;
 
@@ -152,6 +156,67 @@ static void test_crossover(void **state)
     assert_near(zc_probe_crossover_bytes(&probe), 4096);
 }
 
+/* Write the document, run the checker on it. */
+static void assert_valid(const json_t *document, const char *name)
+{
+    char path[512], *argv[] = { "python3", ZC_SOURCE_DIR "/tests/unit/proto/check_schema.py", ZC_SOURCE_DIR "/proto/probe.schema.json",
+                                path, NULL };
+    int status;
+    snprintf(path, sizeof path, "%s/probe-%s.json", ZC_BUILD_DIR, name);
+    assert_int_equal(json_dump_file(document, path, ZC_JSON_DOCUMENT), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execv("/usr/bin/python3", argv);    /* Debian's: python3-jsonschema belongs to it */
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static const json_t *member(const json_t *document, size_t row_index, const char *name)
+{
+    const json_t *const value = json_object_get(json_array_get(json_object_get(document, "rows"), row_index), name);
+    assert_non_null(value);
+    return value;
+}
+
+static void test_document(void **state)
+{
+    (void)state;
+    json_t *document = zc_probe_to_json(&probe);
+    assert_valid(document, "fresh");
+    assert_true(json_is_null(json_object_get(document, "crossover_bytes")));
+    json_decref(document);
+
+    start(NULL);
+    for (uint64_t pages = 1; pages <= 256; pages *= 256) {
+        registration(pages * 4096, 20e-6 + 0.1e-6 * (double)pages);
+        row(ZC_PROBE_COPY, pages * 4096, 0.5e-6 * (double)pages);
+    }
+    zc_probe_fit_make(&probe);
+    row(ZC_PROBE_READ, 65536, 20e-6);
+    snprintf(zc_probe_add(&probe, &(struct zc_probe_case){ .what = ZC_PROBE_CONNECT, .threads = 1 })->why, ZC_PROBE_WHY_MAX, "refused");
+    snprintf(probe.id, sizeof probe.id, "20261129T192210Z-probe-1a2b");
+    snprintf(probe.environment.device.name, ZC_NAME_MAX, "zcsoft0");
+    probe.environment.device.kind = ZC_DEVICE_SOFTWARE;
+    probe.environment.device.port = 1;
+    probe.state = ZC_RUN_DONE;
+    probe.started_unix_ns = probe.finished_unix_ns = INT64_C(1700000000123456789);
+    document = zc_probe_to_json(&probe);
+    assert_valid(document, "full");
+    assert_true(json_is_string(json_object_get(document, "notice")));
+    assert_near(json_number_value(json_object_get(json_object_get(document, "fit"), "base_s")), 20e-6);
+    assert_string_equal(json_string_value(member(document, 0, "memory")), "warm");
+    const size_t read = json_array_size(json_object_get(document, "rows")) - 2;
+    assert_string_equal(json_string_value(member(document, read, "wait")), "poll");
+    assert_true(json_is_null(member(document, read, "pages")));
+    assert_near(json_number_value(member(document, read, "gib_per_s")), 65536 / 20e-6 / 0x1p30);
+    assert_true(json_is_null(member(document, read + 1, "median_s")) && json_is_null(member(document, read + 1, "size_bytes")));
+    assert_string_equal(json_string_value(member(document, read + 1, "why")), "refused");
+    json_decref(document);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +226,7 @@ int main(void)
         cmocka_unit_test_setup(test_fit_of_no_line, start),
         cmocka_unit_test_setup(test_between, start),
         cmocka_unit_test_setup(test_crossover, start),
+        cmocka_unit_test_setup(test_document, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
