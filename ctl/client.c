@@ -14,6 +14,8 @@
 
 #include "rpc.h"
 
+enum { REFUSAL_TIMEOUT_MS = 1000 };     /* it was sent before the connection was closed */
+
 struct client {
     int fd;
     int64_t last_id;
@@ -76,28 +78,6 @@ static enum client_status lost(const char *why, int errnum, struct zc_error *err
 {
     zc_error_set(err, ZC_ERR_INTERNAL, errnum, NULL, "lost the connection to zcrdmad: %s", why);
     return CLIENT_LOST;
-}
-
-enum client_status client_send(struct client *client, const char *method, json_t *params, int64_t *id, struct zc_error *err)
-{
-    json_t *call = zc_rpc_call(++client->last_id, method, params);
-    size_t length, sent = 0;
-    char *line = call != NULL ? zc_rpc_encode(call, &length) : NULL;
-    int errnum = line != NULL ? 0 : ENOMEM;
-
-    while (errnum == 0 && sent < length) {
-        ssize_t n = send(client->fd, line + sent, length - sent, MSG_NOSIGNAL);
-        if (n >= 0)
-            sent += (size_t)n;
-        else if (errno != EINTR)
-            errnum = errno;
-    }
-    free(line);
-    json_decref(call);
-    if (errnum != 0)
-        return lost(strerror(errnum), errnum, err);
-    *id = client->last_id;
-    return CLIENT_OK;
 }
 
 static int64_t now_ms(void)
@@ -189,6 +169,47 @@ enum client_status client_reply(const json_t *message, int64_t id, json_t **resu
     if (json_integer_value(json_object_get(error, "code")) == ZC_RPC_PARAMS)
         err->kind = ZC_ERR_INVALID;
     return CLIENT_REFUSED;
+}
+
+/* A daemon that takes no more clients says why before it closes. */
+static enum client_status refused_or_lost(struct client *client, int errnum, struct zc_error *err)
+{
+    json_t *message, *result;
+    struct zc_error reason;
+    enum client_status status;
+
+    if (client_receive(client, -1, REFUSAL_TIMEOUT_MS, &message, &reason) != CLIENT_OK)
+        return lost(strerror(errnum), errnum, err);
+    status = client_reply(message, client->last_id, &result, &reason);
+    json_decref(message);
+    if (status != CLIENT_REFUSED)
+        return lost(strerror(errnum), errnum, err);
+    *err = reason;
+    return CLIENT_REFUSED;
+}
+
+enum client_status client_send(struct client *client, const char *method, json_t *params, int64_t *id, struct zc_error *err)
+{
+    json_t *call = zc_rpc_call(++client->last_id, method, params);
+    size_t length, sent = 0;
+    char *line = call != NULL ? zc_rpc_encode(call, &length) : NULL;
+    int errnum = line != NULL ? 0 : ENOMEM;
+
+    while (errnum == 0 && sent < length) {
+        ssize_t n = send(client->fd, line + sent, length - sent, MSG_NOSIGNAL);
+        if (n >= 0)
+            sent += (size_t)n;
+        else if (errno != EINTR)
+            errnum = errno;
+    }
+    free(line);
+    json_decref(call);
+    if (errnum == EPIPE || errnum == ECONNRESET)
+        return refused_or_lost(client, errnum, err);
+    if (errnum != 0)
+        return lost(strerror(errnum), errnum, err);
+    *id = client->last_id;
+    return CLIENT_OK;
 }
 
 enum client_status client_call(struct client *client, const char *method, json_t *params, json_t **result, struct zc_error *err)

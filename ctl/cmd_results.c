@@ -22,6 +22,43 @@ static int delete(struct context *context, char **ids, int count)
     return status;
 }
 
+/* All pages as one answer. */
+static enum client_status list_pages(struct client *client, json_t *results, struct zc_error *err)
+{
+    json_t *page, *before = NULL;
+    enum client_status status;
+
+    do {
+        json_t *params = before != NULL ? json_pack("{s:o}", "before", before) : NULL;
+        before = NULL;
+        status = client_call(client, "result.list", params, &page, err);
+        if (status != CLIENT_OK)
+            return status;
+        json_array_extend(results, json_object_get(page, "results"));
+        if (json_is_string(json_object_get(page, "next")))
+            before = json_incref(json_object_get(page, "next"));
+        json_decref(page);
+    } while (before != NULL);
+    return CLIENT_OK;
+}
+
+static int list(struct context *context)
+{
+    struct client *client = NULL;
+    struct zc_error err;
+    json_t *results = json_array(), *answer;
+    enum client_status status = client_open(context->socket_path, &client, &err);
+
+    if (status == CLIENT_OK)
+        status = list_pages(client, results, &err);
+    client_close(client);
+    answer = json_pack("{s:o}", "results", results);
+    if (status == CLIENT_OK)
+        command_output(context)->results(context->out, answer);
+    json_decref(answer);
+    return status == CLIENT_OK ? EXIT_DONE : command_failed(context, status, &err);
+}
+
 static void print_document(FILE *out, json_t *document)
 {
     json_dumpf(document, out, ZC_JSON_DOCUMENT);
@@ -129,7 +166,7 @@ int cmd_results(struct context *context, const struct command *command, int argc
         return EXIT_USAGE;
     }
     if (strcmp(verb, "list") == 0 && count <= 1)
-        return command_call(context, "result.list", NULL, command_output(context)->results);
+        return list(context);
     if (strcmp(verb, "show") == 0 && count == 2)
         return command_call(context, "result.get", json_pack("{s:s}", "id", args.operands[1]), command_output(context)->result);
     if (strcmp(verb, "get") == 0 && count == 2)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd.h"
+#include "cmd_result.h"
 #include "options_json.h"
 #include "zc_json.h"
 
@@ -15,12 +16,11 @@ struct pending_wait {
 
 int cmd_run_start(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
 {
-    (void)call;
     struct zc_run_options options;
     char id[ZC_ID_MAX];
     int failed = zc_run_options_from_json(params, &options, err);
     if (!failed)
-        failed = runs_start(daemon->runs, &options, id, err);
+        failed = runs_start(daemon->runs, &options, call_user(call)->uid, id, err);
     if (!failed)
         *result = json_pack("{s:s}", "id", id);
     return failed;
@@ -65,18 +65,9 @@ static void on_client_gone(void *arg)
     free(wait);
 }
 
-static int wait_for_stored(struct daemon *daemon, const char *id, json_t **result, struct zc_error *err)
-{
-    json_t *document;
-    char path[PATH_MAX];
-    int failed = store_read(daemon->store, id, &document, path, err);
-    if (!failed)
-        *result = encode_outcome(document, path, NULL);
-    return failed;
-}
-
 int cmd_run_wait(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
 {
+    (void)result;
     const char *id;
     bool progress = false;
     int failed = cmd_text(params, "id", &id, err);
@@ -95,7 +86,7 @@ int cmd_run_wait(struct daemon *daemon, struct call *call, const json_t *params,
         return CMD_KEPT;
     call_on_gone(call, NULL, NULL);
     free(wait);
-    return wait_for_stored(daemon, id, result, err);
+    return cmd_result_outcome(daemon, call, id, err);
 }
 
 int cmd_run_cancel(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)

@@ -1,4 +1,6 @@
 /* stats */
+#include "cmd_stats.h"
+
 #include "clock.h"
 #include "cmd.h"
 #include "counters.h"
@@ -29,12 +31,36 @@ static json_t *objects(void)
                      "srqs", counter(&c->srqs), "cm_ids", counter(&c->cm_ids));
 }
 
+/* Those that have had a run. */
+static json_t *strategies(const struct runs_stats *s)
+{
+    json_t *all = json_object();
+    for (int i = 0; i < ZC_STRATEGY_COUNT; i++) {
+        if (s->strategies[i].done + s->strategies[i].failed + s->strategies[i].cancelled == 0)
+            continue;
+        json_t *ended = json_pack("{s:o, s:o, s:o}", "done", zc_json_count(s->strategies[i].done), "failed",
+                                  zc_json_count(s->strategies[i].failed), "cancelled", zc_json_count(s->strategies[i].cancelled));
+        json_object_set_new(all, zc_strategy_names[i],
+                            json_pack("{s:o, s:o}", "ended", ended, "gib_per_s", zc_json_real(s->strategies[i].gib_per_s)));
+    }
+    return all;
+}
+
+static json_t *errors(const struct runs_stats *s)
+{
+    json_t *all = json_object();
+    for (int kind = ZC_ERR_INVALID; kind <= ZC_ERR_INTERNAL; kind++)
+        json_object_set_new(all, zc_error_kind_name((enum zc_error_kind)kind), zc_json_count(s->errors[kind]));
+    return all;
+}
+
 static json_t *runs(const struct daemon *daemon)
 {
     struct runs_stats s;
     runs_stats(daemon->runs, &s);
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "active", zc_json_count(s.active), "queued", zc_json_count(s.queued), "done",
-                     zc_json_count(s.done), "failed", zc_json_count(s.failed), "cancelled", zc_json_count(s.cancelled));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "active", zc_json_count(s.active), "queued", zc_json_count(s.queued),
+                     "done", zc_json_count(s.done), "failed", zc_json_count(s.failed), "cancelled", zc_json_count(s.cancelled),
+                     "not_stored", zc_json_count(s.not_stored), "strategies", strategies(&s), "errors", errors(&s));
 }
 
 static json_t *process(void)
@@ -45,17 +71,23 @@ static json_t *process(void)
                      zc_json_count(p.threads));
 }
 
-int cmd_stats(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+json_t *stats_to_json(const struct daemon *daemon)
 {
-    (void)call, (void)params, (void)err;
     json_t *results = json_pack("{s:o}", "stored", zc_json_count(store_count(daemon->store)));
     json_t *region = json_pack("{s:o, s:o}", "size_bytes", zc_json_count(zc_region_size(daemon->region)), "huge_page_bytes",
                                zc_json_count(zc_region_huge_bytes(daemon->region)));
     json_t *listen = json_pack("{s:s, s:i}", "address", daemon->config.listen.address, "port",
                                (int)zc_responder_port(daemon->responder));
-    *result = json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "uptime_s",
-                        (double)(zc_now_ns() - daemon->started_ns) / 1e9, "sessions", sessions(daemon), "objects", objects(), "runs",
-                        runs(daemon), "results", results, "clients", zc_json_count(control_clients(daemon->control)), "process",
-                        process(), "device", zc_device_info(daemon->device)->name, "region", region, "listen", listen);
+    return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "uptime_s",
+                     (double)(zc_now_ns() - daemon->started_ns) / 1e9, "sessions", sessions(daemon), "objects", objects(), "runs",
+                     runs(daemon), "results", results, "clients", zc_json_count(control_clients(daemon->control)), "clients_refused",
+                     zc_json_count(control_refused(daemon->control)), "process", process(), "device",
+                     zc_device_info(daemon->device)->name, "region", region, "listen", listen);
+}
+
+int cmd_stats(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    (void)call, (void)params, (void)err;
+    *result = stats_to_json(daemon);
     return 0;
 }

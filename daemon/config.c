@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <ini.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@
 static const char SECTION[] = "zcrdmad";
 enum { LINE_MAX_BYTES = 8192 };
 
-enum key_type { KEY_PATH, KEY_NAME, KEY_ENDPOINT, KEY_SIZE, KEY_CHOICE };
+enum key_type { KEY_PATH, KEY_OPTIONAL_PATH, KEY_NAME, KEY_ENDPOINT, KEY_SIZE, KEY_CHOICE, KEY_COUNT, KEY_MODE };
 
 struct key {
     const char *name;           /* in the file; the command line has '-' for '_' */
@@ -26,23 +27,36 @@ struct key {
     bool reloadable;
     const char *help;
     const char *const *choices; /* NULL-terminated; KEY_CHOICE only */
+    uint32_t min, max;          /* KEY_COUNT only */
 };
 
 static const struct key keys[] = {
     { "socket", "PATH", KEY_PATH, offsetof(struct config, socket), "/run/zcrdmad/control.sock", false,
-      "control socket that zcctl connects to", NULL },
+      "control socket that zcctl connects to", NULL, 0, 0 },
+    { "socket_group", "GROUP", KEY_NAME, offsetof(struct config, socket_group), "zcrdma", false,
+      "group whose members may use it", NULL, 0, 0 },
+    { "socket_mode", "MODE", KEY_MODE, offsetof(struct config, socket_mode), "0660", false,
+      "its permissions, octal", NULL, 0, 0 },
+    { "max_clients", "COUNT", KEY_COUNT, offsetof(struct config, max_clients), "64", true,
+      "connections to it at once; more are refused", NULL, 1, 4096 },
     { "state_dir", "DIR", KEY_PATH, offsetof(struct config, state_dir), "/var/lib/zcrdmad", false,
-      "folder of the stored results", NULL },
+      "folder of the stored results", NULL, 0, 0 },
+    { "max_results", "COUNT", KEY_COUNT, offsetof(struct config, max_results), "10000", true,
+      "results kept there; the oldest are removed first", NULL, 1, 1000000 },
     { "device", "auto|soft|NAME", KEY_NAME, offsetof(struct config, device), "auto", false,
-      "RDMA device; auto: one with an ACTIVE port, or else the software device", NULL },
+      "RDMA device; auto: one with an ACTIVE port, or else the software device", NULL, 0, 0 },
     { "listen", "ADDR:PORT", KEY_ENDPOINT, offsetof(struct config, listen), "0.0.0.0:17471", false,
-      "where peers connect; port 0: any free one", NULL },
+      "where peers connect; port 0: any free one", NULL, 0, 0 },
     { "region_size", "SIZE", KEY_SIZE, offsetof(struct config, region_size_bytes), "256M", false,
-      "memory exposed to peers for reading", NULL },
+      "memory exposed to peers for reading", NULL, 0, 0 },
     { "region_pages", "PAGES", KEY_CHOICE, offsetof(struct config, region_pages), "default", false,
-      "default, thp, 2m or 1g (pages of that memory)", zc_pages_names },
+      "default, thp, 2m or 1g (pages of that memory)", zc_pages_names, 0, 0 },
     { "log_level", "LEVEL", KEY_CHOICE, offsetof(struct config, log_level), "info", true,
-      "error, warning, info or debug", log_level_names },
+      "error, warning, info or debug", log_level_names, 0, 0 },
+    { "metrics_file", "PATH", KEY_OPTIONAL_PATH, offsetof(struct config, metrics_file), "", true,
+      "counters for node_exporter's textfile collector; empty: none", NULL, 0, 0 },
+    { "metrics_interval", "SECONDS", KEY_COUNT, offsetof(struct config, metrics_interval_s), "15", true,
+      "how often they are written", NULL, 1, 86400 },
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
@@ -100,6 +114,29 @@ static int set_size(const struct key *key, const char *text, uint64_t *size_byte
     return 0;
 }
 
+static int set_count(const struct key *key, const char *text, uint32_t *count, struct zc_error *err)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long parsed = isdigit((unsigned char)*text) ? strtoul(text, &end, 10) : 0;
+    if (!end || *end || errno || parsed < key->min || parsed > key->max)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, key->name, "%s '%.100s' is not a number from %" PRIu32 " to %" PRIu32,
+                            key->name, text, key->min, key->max);
+    *count = (uint32_t)parsed;
+    return 0;
+}
+
+static int set_mode(const struct key *key, const char *text, uint32_t *mode, struct zc_error *err)
+{
+    char *end = NULL;
+    unsigned long parsed = isdigit((unsigned char)*text) ? strtoul(text, &end, 8) : 0;
+    if (!end || *end || parsed > 0777)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, key->name, "%s '%.100s' is not an octal mode from 0 to 0777", key->name,
+                            text);
+    *mode = (uint32_t)parsed;
+    return 0;
+}
+
 static int set_choice(const struct key *key, const char *text, int *choice, struct zc_error *err)
 {
     int found = zc_choice_find(key->choices, text);
@@ -114,10 +151,17 @@ static int set_key(const struct key *key, const char *text, struct config *confi
     void *to = field(key, config);
     switch (key->type) {
     case KEY_PATH: return set_text(key, text, PATH_MAX, to, err);
+    case KEY_OPTIONAL_PATH:
+        if (*text)
+            return set_text(key, text, PATH_MAX, to, err);
+        *(char *)to = 0;
+        return 0;
     case KEY_NAME: return set_text(key, text, ZC_NAME_MAX, to, err);
     case KEY_ENDPOINT: return set_endpoint(key, text, to, err);
     case KEY_SIZE: return set_size(key, text, to, err);
     case KEY_CHOICE: return set_choice(key, text, to, err);
+    case KEY_COUNT: return set_count(key, text, to, err);
+    case KEY_MODE: return set_mode(key, text, to, err);
     }
     return zc_error_set(err, ZC_ERR_INTERNAL, -EINVAL, key->name, "%s has no type", key->name);
 }
@@ -128,12 +172,15 @@ static char *show_key(const struct key *key, const struct config *config, char *
     const struct config_endpoint *endpoint = from;
     switch (key->type) {
     case KEY_PATH:
+    case KEY_OPTIONAL_PATH:
     case KEY_NAME: snprintf(text, size, "%s", (const char *)from); break;
     case KEY_ENDPOINT:
         snprintf(text, size, strchr(endpoint->address, ':') ? "[%s]:%u" : "%s:%u", endpoint->address, (unsigned)endpoint->port);
         break;
     case KEY_SIZE: zc_size_format(*(const uint64_t *)from, text, size); break;
     case KEY_CHOICE: snprintf(text, size, "%s", key->choices[*(const int *)from]); break;
+    case KEY_COUNT: snprintf(text, size, "%" PRIu32, *(const uint32_t *)from); break;
+    case KEY_MODE: snprintf(text, size, "%04" PRIo32, *(const uint32_t *)from); break;
     }
     return text;
 }
@@ -375,8 +422,8 @@ int config_reload(struct config *config, void (*report)(const char *key), size_t
 
 static void print_row(FILE *out, const char *left, const char *help, const char *default_text)
 {
-    fprintf(out, "  %-25s  %s%s%s%s\n", left, help, default_text ? " (" : "", default_text ? default_text : "",
-            default_text ? ")" : "");
+    bool shown = default_text && *default_text;
+    fprintf(out, "  %-25s  %s%s%s%s\n", left, help, shown ? " (" : "", shown ? default_text : "", shown ? ")" : "");
 }
 
 void config_print_help(FILE *out)

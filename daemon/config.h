@@ -27,12 +27,18 @@ struct config {
     char **argv;
     /* the keys */
     char socket[PATH_MAX];
+    char socket_group[ZC_NAME_MAX];
+    uint32_t socket_mode;           /* permission bits */
+    uint32_t max_clients;           /* the maxima, the metrics and log_level can change at run time */
     char state_dir[PATH_MAX];
+    uint32_t max_results;
     char device[ZC_NAME_MAX];       /* "auto", "soft" or a device's name */
     struct config_endpoint listen;
     uint64_t region_size_bytes;
     int region_pages;               /* enum zc_pages */
-    int log_level;                  /* enum zc_log_level; can change at run time */
+    int log_level;                  /* enum zc_log_level */
+    char metrics_file[PATH_MAX];    /* "": none */
+    uint32_t metrics_interval_s;
 };
 
 /* What the command line asks for. */

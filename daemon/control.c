@@ -4,21 +4,24 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control_socket.h"
+#include "clock.h"
 #include "log.h"
 
 enum { READ_BYTES = 64 << 10, ACCEPTS_A_TURN = 16 };
 static const double ACCEPT_PAUSE_S = 1., HANG_UP_CHECK_S = 1.;
+static const uint64_t REFUSALS_LOGGED_NS = UINT64_C(60) * 1000000000;
 
 struct client {
     struct control *control;
     struct client *next, **link;
     int fd;
+    struct control_user user;
     struct loop_io *io;
     struct loop_timer *again;       /* messages are left for the next turn; after EOF: has it hung up? */
     struct zc_rpc_reader reader;
@@ -47,7 +50,9 @@ struct control {
     struct loop_io *listener;
     struct loop_timer *accept_again;
     struct client *clients;
-    size_t client_count;
+    size_t client_count, max_clients;   /* max_clients 0: no limit */
+    gid_t group;                        /* whose members are let in; (gid_t)-1: nobody's */
+    uint64_t refused, refusal_logged_ns;
     void (*drained)(void *arg);
     void *drained_arg;
     bool draining;
@@ -142,6 +147,11 @@ const char *call_method(const struct call *call)
 const json_t *call_params(const struct call *call)
 {
     return call->request.params;
+}
+
+const struct control_user *call_user(const struct call *call)
+{
+    return &call->client->user;
 }
 
 void call_on_gone(struct call *call, void (*gone)(void *arg), void *arg)
@@ -356,8 +366,31 @@ static void client_settle(struct client *client)
         loop_timer_start(client->again, HANG_UP_CHECK_S, 0.);
 }
 
+/* The line fits into the socket's empty buffer; a client that cannot take it learns from the closing. */
+static int refuse(struct control *control, int fd)
+{
+    char message[96];
+    size_t length = 0;
+    uint64_t now_ns = zc_now_ns();
+    snprintf(message, sizeof message, "%zu control clients are connected already (max_clients)", control->client_count);
+    if (control->refused++ == 0 || now_ns - control->refusal_logged_ns > REFUSALS_LOGGED_NS) {
+        control->refusal_logged_ns = now_ns;
+        log_warning("refused a control client: %s", message);
+    }
+    json_t *reply = zc_rpc_error_reply(NULL, ZC_RPC_BUSY, message, NULL, "busy");
+    char *line = reply ? zc_rpc_encode(reply, &length) : NULL;
+    if (line && send(fd, line, length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        log_debug("a refused control client was not told: %s", strerror(errno));
+    free(line);
+    json_decref(reply);
+    close(fd);
+    return -EBUSY;
+}
+
 int control_adopt(struct control *control, int fd)
 {
+    if (control->max_clients && control->client_count >= control->max_clients)
+        return refuse(control, fd);
     struct client *client = calloc(1, sizeof *client);
     if (!client) {
         close(fd);
@@ -366,7 +399,7 @@ int control_adopt(struct control *control, int fd)
     client->control = control;
     client->fd = fd;
     zc_rpc_reader_init(&client->reader);
-    if (loop_io_create(control->loop, fd, LOOP_READ, on_client, client, &client->io) != 0
+    if (control_user_of(fd, control->group, &client->user) != 0 || loop_io_create(control->loop, fd, LOOP_READ, on_client, client, &client->io) != 0
         || loop_timer_create(control->loop, on_again, client, &client->again) != 0) {
         loop_io_destroy(client->io);
         zc_rpc_reader_destroy(&client->reader);
@@ -386,6 +419,16 @@ int control_adopt(struct control *control, int fd)
 size_t control_clients(const struct control *control)
 {
     return control->client_count;
+}
+
+uint64_t control_refused(const struct control *control)
+{
+    return control->refused;
+}
+
+void control_set_max_clients(struct control *control, size_t max_clients)
+{
+    control->max_clients = max_clients;
 }
 
 /* ---- the socket */
@@ -426,9 +469,15 @@ int control_create(const struct control_params *params, struct control **control
     created->loop = params->loop;
     created->handle = params->handle;
     created->arg = params->arg;
+    created->max_clients = params->max_clients;
+    created->group = control_group(params->access.group);
     created->socket.fd = created->socket.lock_fd = -1;
-    int failed = params->path ? control_socket_open(params->path, &created->socket, err) : 0;
-    if (!failed && params->path
+    int failed = 0;
+    if (params->listen_fd > 0)
+        created->socket = (struct control_socket){ .fd = params->listen_fd, .lock_fd = -1, .given = true };
+    else if (params->path)
+        failed = control_socket_open(params->path, &params->access, &created->socket, err);
+    if (!failed && created->socket.fd >= 0
         && (loop_timer_create(created->loop, on_accept_again, created, &created->accept_again) != 0
             || loop_io_create(created->loop, created->socket.fd, LOOP_READ, on_listener, created, &created->listener) != 0))
         failed = zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "control socket: out of memory");

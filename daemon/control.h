@@ -7,13 +7,15 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "control_socket.h"
 #include "error.h"
 #include "loop.h"
 #include "rpc.h"
 
 enum {
-    CONTROL_MESSAGES_A_TURN = 16,           /* of one client, so that none starves the others */
+    CONTROL_MESSAGES_A_TURN = 4,            /* of one client, so that none starves the others */
     CONTROL_CALLS_MAX = 64,                 /* unanswered requests of one client; more are refused as busy */
     CONTROL_OUTPUT_HIGH_BYTES = 4 << 20,    /* a client with more unread replies than this is disconnected */
     CONTROL_OUTPUT_LOW_BYTES = 64 << 10,    /* above it, progress is not sent: it would be stale anyway */
@@ -25,19 +27,25 @@ struct call;
 struct control_params {
     struct loop *loop;
     const char *path;           /* of the socket; NULL: no socket, only control_adopt() */
+    int listen_fd;              /* > 0: systemd listens on `path` already, with this; it is taken over */
+    struct control_access access;
+    size_t max_clients;         /* more are told so and closed; 0: no limit */
     void (*handle)(void *arg, struct call *call);
     void *arg;
 };
 
-/* Lock PATH.lock, make the folder (0755) if it is missing, replace a stale socket, listen (mode 0660). ZC_ERR_BUSY: another
- * daemon has that socket. */
+/* Lock PATH.lock, make the folder (0755) if it is missing, replace a stale socket, listen. ZC_ERR_BUSY: another daemon has that
+ * socket. With listen_fd nothing of that: only accept. */
 int control_create(const struct control_params *params, struct control **control, struct zc_error *err);
 /* Drops clients, removes socket and lock; NULL is allowed. */
 void control_destroy(struct control *control);
 
-/* A connected stream socket becomes a client; the fd is taken over, also on failure. 0 or a negative errno. */
+/* A connected stream socket becomes a client; the fd is taken over, also on failure. 0 or a negative errno; -EBUSY: there are
+ * max_clients, and the client has been told. */
 int control_adopt(struct control *control, int fd);
 size_t control_clients(const struct control *control);
+uint64_t control_refused(const struct control *control);    /* ever, because of the limit */
+void control_set_max_clients(struct control *control, size_t max_clients);  /* for those who come */
 
 /* Stop listening and reading; clients are closed as soon as their calls are answered and their replies sent. `drained` is called
  * (perhaps from within) when none is left. */
@@ -46,6 +54,7 @@ void control_drain(struct control *control, void (*drained)(void *arg), void *ar
 /* ---- a call: one request, or notification, of a client. It lives until it is answered, or its client has gone. */
 const char *call_method(const struct call *call);
 const json_t *call_params(const struct call *call);     /* an object, or NULL */
+const struct control_user *call_user(const struct call *call);      /* whose client */
 
 /* Answer, once; the call is gone afterwards. `result` is stolen; NULL means that there was no memory for it. A notification is
  * never answered: the same calls just end it. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "store.h"
 
 static int failed_on(const char *path, const char *what, int errnum, struct zc_error *err)
@@ -85,7 +87,7 @@ static int listen_on(struct control_socket *control, struct zc_error *err)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return failed_on(control->path, "cannot make", -errno, err);
-    mode_t before = umask(0117);    /* there is no moment at which others could connect */
+    mode_t before = umask(0177);    /* there is no moment at which others could connect */
     int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
     int failed = bound != 0 ? -errno : 0;
     umask(before);
@@ -99,7 +101,43 @@ static int listen_on(struct control_socket *control, struct zc_error *err)
     return 0;
 }
 
-int control_socket_open(const char *path, struct control_socket *socket, struct zc_error *err)
+gid_t control_group(const char *name)
+{
+    const struct group *group = name ? getgrnam(name) : NULL;
+    return group ? group->gr_gid : (gid_t)-1;
+}
+
+static int open_to(const char *path, const struct control_access *access, struct zc_error *err)
+{
+    mode_t mode = access->mode;
+    gid_t group = control_group(access->group);
+    if (access->group && (group == (gid_t)-1 || chown(path, (uid_t)-1, group) != 0)) {
+        log_info("control socket: %s %s: only root and the daemon's own user may use it", access->group,
+                 group == (gid_t)-1 ? "is no group here" : strerror(errno));
+        mode &= ~(mode_t)S_IRWXG;
+    }
+    return chmod(path, mode) == 0 ? 0 : failed_on(path, "cannot set the mode of", -errno, err);
+}
+
+int control_user_of(int fd, gid_t group, struct control_user *user)
+{
+    struct ucred credentials;
+    gid_t groups[NGROUPS_MAX];
+    socklen_t size = sizeof credentials, groups_size = sizeof groups;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+        return -errno;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &groups_size) != 0)
+        groups_size = 0;
+    bool administrator = credentials.uid == 0 || credentials.uid == geteuid();
+    bool member = administrator || (group != (gid_t)-1 && credentials.gid == group);
+    for (size_t i = 0; group != (gid_t)-1 && i < groups_size / sizeof groups[0]; i++)
+        member = member || groups[i] == group;
+    *user = (struct control_user){ .uid = credentials.uid, .pid = credentials.pid, .administrator = administrator,
+                                   .member = member };
+    return 0;
+}
+
+int control_socket_open(const char *path, const struct control_access *access, struct control_socket *socket, struct zc_error *err)
 {
     struct control_socket opened = { .fd = -1, .lock_fd = -1 };
     size_t longest = sizeof ((struct sockaddr_un *)0)->sun_path - 1;
@@ -116,7 +154,13 @@ int control_socket_open(const char *path, struct control_socket *socket, struct 
     failed = remove_stale(path, err);
     if (!failed)
         failed = listen_on(&opened, err);
+    if (!failed)
+        failed = open_to(path, access, err);
     if (failed) {
+        if (opened.fd >= 0) {
+            unlink(path);
+            close(opened.fd);
+        }
         unlink(opened.lock_path);
         close(opened.lock_fd);
         return failed;
@@ -128,7 +172,8 @@ int control_socket_open(const char *path, struct control_socket *socket, struct 
 void control_socket_close(struct control_socket *socket)
 {
     if (socket->fd >= 0) {
-        unlink(socket->path);
+        if (!socket->given)
+            unlink(socket->path);
         close(socket->fd);
     }
     if (socket->lock_fd >= 0) {

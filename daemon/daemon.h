@@ -12,9 +12,11 @@
 #include "responder.h"
 #include "run.h"
 #include "store.h"
+#include "worker.h"
 
 struct serving;
 struct service;
+struct metrics;
 
 struct daemon {
     struct config config;
@@ -24,10 +26,12 @@ struct daemon {
     struct loop *loop;
     struct control *control;
     struct store *store;
+    struct worker *worker;          /* for what may wait for the disk */
     struct zc_region *region;
     struct serving *serving;        /* the responder in the loop */
     struct zc_responder *responder;
     struct runs *runs;
+    struct metrics *metrics;        /* the counters' file */
     struct service *service;        /* signals, systemd, stopping */
 };
 

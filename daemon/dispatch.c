@@ -7,7 +7,7 @@
 
 #include "cmd.h"
 
-enum access { ACCESS_READ, ACCESS_RUN, ACCESS_ADMIN };
+enum access { ACCESS_READ, ACCESS_RUN, ACCESS_OWN, ACCESS_ADMIN };
 
 struct method {
     const char *name;
@@ -30,13 +30,30 @@ static const struct method *find_method(const char *name)
     return NULL;
 }
 
-/* The place where a method's access is checked against who the client is. So far the socket's mode decides for all methods alike:
- * who can connect may do everything. */
-static bool allowed(const struct call *call, enum access access)
+/* Who started the run or result that the call names; false: there is no such thing, which the handler will say. */
+static bool find_owner(const struct daemon *daemon, const struct call *call, const char **id, uint64_t *owner_uid)
 {
-    (void)call;
-    (void)access;
-    return true;
+    *id = json_string_value(json_object_get(call_params(call), "id"));
+    return *id && (runs_owner(daemon->runs, *id, owner_uid) || store_owner(daemon->store, *id, owner_uid));
+}
+
+/* The place where a method's access is checked against who the client is (methods.def). That it could connect at all is the
+ * socket's mode. */
+static int check_access(const struct daemon *daemon, const struct method *method, const struct call *call, struct zc_error *err)
+{
+    const struct control_user *user = call_user(call);
+    const char *id;
+    uint64_t owner_uid;
+    if (user->administrator || method->access == ACCESS_READ)
+        return 0;
+    if (method->access == ACCESS_ADMIN)
+        return zc_error_set(err, ZC_ERR_DENIED, -EPERM, NULL, "%s is not permitted: it is for root and zcrdmad's own user", method->name);
+    if (!user->member)
+        return zc_error_set(err, ZC_ERR_DENIED, -EPERM, NULL, "%s is not permitted: it is for members of the group %s", method->name,
+                            daemon->config.socket_group);
+    if (method->access == ACCESS_OWN && find_owner(daemon, call, &id, &owner_uid) && owner_uid != user->uid)
+        return zc_error_set(err, ZC_ERR_DENIED, -EPERM, "id", "%s is not permitted: another user started %.60s", method->name, id);
+    return 0;
 }
 
 /* The next name of "id,progress?"; returns what follows, NULL at the end. */
@@ -92,6 +109,8 @@ static void run_handler(struct daemon *daemon, const struct method *method, stru
     int status = params ? check_names(method, params, &err)
                         : zc_error_set(&err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "%s: out of memory", method->name);
     if (!status)
+        status = check_access(daemon, method, call, &err);
+    if (!status)
         status = method->handler(daemon, call, params, &result, &err);
     if (status == 0)
         call_reply(call, result);
@@ -104,11 +123,8 @@ void dispatch_call(void *arg, struct call *call)
 {
     const struct method *method = find_method(call_method(call));
     char message[128];
-    if (method && allowed(call, method->access)) {
+    if (method) {
         run_handler(arg, method, call);
-    } else if (method) {
-        snprintf(message, sizeof message, "%s is not permitted", method->name);
-        call_fail_code(call, ZC_RPC_DENIED, message, NULL, "denied");
     } else {
         snprintf(message, sizeof message, "no method '%.60s'", call_method(call));
         call_fail_code(call, ZC_RPC_METHOD, message, "method", "not_found");

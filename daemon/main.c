@@ -7,10 +7,12 @@
 
 #include "alloc_count.h"
 #include "clock.h"
+#include "cmd_result.h"
 #include "daemon.h"
 #include "dispatch.h"
 #include "log.h"
 #include "measure.h"
+#include "metrics.h"
 #include "reexec.h"
 #include "service.h"
 #include "serving.h"
@@ -42,8 +44,13 @@ static void stop_loop(struct daemon *daemon)
 /* Early, so that a second daemon is told so before it registers memory; served only once the loop runs. */
 static int start_control(struct daemon *daemon, struct zc_error *err)
 {
-    struct control_params params = { .loop = daemon->loop, .path = daemon->config.socket, .handle = dispatch_call, .arg = daemon };
-    return control_create(&params, &daemon->control, err);
+    const struct config *config = &daemon->config;
+    struct control_params params = {
+        .loop = daemon->loop, .path = config->socket, .access = { config->socket_group, (mode_t)config->socket_mode },
+        .max_clients = config->max_clients, .handle = dispatch_call, .arg = daemon,
+    };
+    int failed = service_listen_fd(&params.listen_fd, err);
+    return failed ? failed : control_create(&params, &daemon->control, err);
 }
 
 static void stop_control(struct daemon *daemon)
@@ -57,6 +64,7 @@ static int start_store(struct daemon *daemon, struct zc_error *err)
     daemon->store = store_create(daemon->config.state_dir);
     if (!daemon->store)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "store: out of memory");
+    store_set_max(daemon->store, daemon->config.max_results);
     if (store_check(daemon->store, &unusable) != 0)
         log_warning("%s; runs are measured all the same", unusable.message);
     return 0;
@@ -65,6 +73,19 @@ static int start_store(struct daemon *daemon, struct zc_error *err)
 static void stop_store(struct daemon *daemon)
 {
     store_destroy(daemon->store);
+}
+
+static int start_worker(struct daemon *daemon, struct zc_error *err)
+{
+    int failed = worker_create(daemon->loop, &daemon->worker, err);
+    if (!failed)
+        result_upkeep(daemon);
+    return failed;
+}
+
+static void stop_worker(struct daemon *daemon)
+{
+    worker_destroy(daemon->worker);
 }
 
 static int start_region(struct daemon *daemon, struct zc_error *err)
@@ -102,9 +123,11 @@ static const struct stage {
     { start_loop, stop_loop },
     { start_control, stop_control },
     { start_store, stop_store },
+    { start_worker, stop_worker },
     { start_region, stop_region },
     { serving_start, serving_stop },
     { start_runs, stop_runs },
+    { metrics_start, metrics_stop },
     { service_start, service_stop },
 };
 enum { STAGES = sizeof stages / sizeof stages[0] };

@@ -34,6 +34,7 @@ struct run {
     char id[ZC_ID_MAX];
     enum run_stage stage;
     struct zc_run_options options;
+    uint64_t owner_uid;
     char host[ZC_PEER_MAX];
     uint16_t port;
     pthread_t thread;
@@ -47,6 +48,7 @@ struct run {
     /* written by the thread before `ended` */
     enum zc_run_state state;
     struct zc_error error;
+    double gib_per_s;           /* NAN: not measured */
     json_t *document;
     char path[PATH_MAX];        /* "": not stored */
     struct zc_error store_error;
@@ -160,8 +162,11 @@ static void *run_thread(void *arg)
         not_measured(run, &result);
     }
     memcpy(result.id, run->id, sizeof run->id);
+    result.owner_uid = run->owner_uid;
     run->state = result.state;
     run->error = result.error;
+    run->gib_per_s = result.throughput.measured ? (double)result.throughput.bytes / 0x1p30 / ((double)result.throughput.duration_ns / 1e9)
+                                                : NAN;
     run->document = zc_result_to_json(&result);
     zc_result_destroy(&result);
     if (!run->document)
@@ -290,15 +295,36 @@ static void log_end(const struct run *run)
         log_error("run %s: %s", run->id, run->store_error.message);
 }
 
+static void count_end(struct runs_stats *totals, const struct run *run)
+{
+    const int strategy = run->options.strategy;
+    switch (run->state) {
+    case ZC_RUN_DONE:
+        totals->done++;
+        totals->strategies[strategy].done++;
+        if (!isnan(run->gib_per_s))
+            totals->strategies[strategy].gib_per_s = run->gib_per_s;
+        break;
+    case ZC_RUN_FAILED:
+        totals->failed++;
+        totals->strategies[strategy].failed++;
+        totals->errors[run->error.kind]++;
+        break;
+    case ZC_RUN_CANCELLED:
+        totals->cancelled++;
+        totals->strategies[strategy].cancelled++;
+        break;
+    }
+    totals->not_stored += !*run->path;
+}
+
 static void finish(struct runs *runs, struct run *run)
 {
     pthread_join(run->thread, NULL);
     run->stage = RUN_ENDED;
     close_cancel_fd(run);
     log_end(run);
-    uint64_t *totals[] = { [ZC_RUN_DONE] = &runs->totals.done, [ZC_RUN_FAILED] = &runs->totals.failed,
-                           [ZC_RUN_CANCELLED] = &runs->totals.cancelled };
-    ++*totals[run->state];
+    count_end(&runs->totals, run);
     while (run->waiters) {
         struct run_waiter *waiter = run->waiters;
         runs_forget(waiter);
@@ -395,6 +421,8 @@ int runs_create(const struct runs_params *params, struct runs **runs, struct zc_
     if (!created)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "runs: out of memory");
     created->params = *params;
+    for (int i = 0; i < ZC_STRATEGY_COUNT; i++)
+        created->totals.strategies[i].gib_per_s = NAN;
     if (loop_wake_create(params->loop, on_event, created, &created->wake) != 0
         || loop_timer_create(params->loop, on_event, created, &created->tick) != 0) {
         loop_wake_destroy(created->wake);
@@ -435,7 +463,7 @@ static int resolve_peer(const struct runs *runs, const char *peer, char *host, u
     return 0;
 }
 
-int runs_start(struct runs *runs, const struct zc_run_options *options, char id[ZC_ID_MAX], struct zc_error *err)
+int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err)
 {
     struct runs_stats now;
     runs_stats(runs, &now);
@@ -448,6 +476,7 @@ int runs_start(struct runs *runs, const struct zc_run_options *options, char id[
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "run: out of memory");
     run->runs = runs;
     run->options = *options;
+    run->owner_uid = owner_uid;
     int failed = resolve_peer(runs, options->peer, run->host, &run->port, err);
     if (!failed && (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         failed = zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "run: eventfd: %s", strerror(errno));
@@ -492,6 +521,14 @@ int runs_cancel(struct runs *runs, const char *id, struct zc_error *err)
         return zc_error_set(err, ZC_ERR_NOT_FOUND, -ENOENT, "id", "run %s has ended already", run->id);
     cancel(run);
     return 0;
+}
+
+bool runs_owner(struct runs *runs, const char *id, uint64_t *owner_uid)
+{
+    const struct run *run = find(runs, id);
+    if (run)
+        *owner_uid = run->owner_uid;
+    return run != NULL;
 }
 
 bool runs_wait(struct runs *runs, const char *id, struct run_waiter *waiter)

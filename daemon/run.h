@@ -14,6 +14,7 @@
 #include "options.h"
 #include "result.h"
 #include "store.h"
+#include "strategies.h"
 
 enum {
     RUNS_QUEUED_MAX = 256,      /* more are refused as busy */
@@ -69,14 +70,22 @@ struct run_waiter {
 struct runs_stats {
     uint64_t active, queued;                /* now */
     uint64_t done, failed, cancelled;       /* since the start */
+    uint64_t not_stored;                    /* ended, but the result could not be written */
+    struct {
+        uint64_t done, failed, cancelled;
+        double gib_per_s;                   /* of the last that was done and measured it; NAN: none yet */
+    } strategies[ZC_STRATEGY_COUNT];        /* by enum zc_strategy */
+    uint64_t errors[ZC_ERR_INTERNAL + 1];   /* runs that failed, by enum zc_error_kind */
 };
 
 int runs_create(const struct runs_params *params, struct runs **runs, struct zc_error *err);
 /* Only without running threads: see runs_stop() and runs_alive(). Waiters that are left get ended(NULL). NULL is allowed. */
 void runs_destroy(struct runs *runs);
 
-/* Queue a run. ZC_ERR_BUSY, ZC_ERR_INVALID (a peer that cannot be). `id` is written on success. */
-int runs_start(struct runs *runs, const struct zc_run_options *options, char id[ZC_ID_MAX], struct zc_error *err);
+/* Queue a run of the user `owner_uid`. ZC_ERR_BUSY, ZC_ERR_INVALID (a peer that cannot be). `id` is written on success. */
+int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err);
+/* Who started it; false: unknown here. */
+bool runs_owner(struct runs *runs, const char *id, uint64_t *owner_uid);
 /* The run ends soon, as cancelled. ZC_ERR_NOT_FOUND also if it has ended. */
 int runs_cancel(struct runs *runs, const char *id, struct zc_error *err);
 

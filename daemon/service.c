@@ -6,20 +6,28 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "clock.h"
+#include "cmd_result.h"
 #include "log.h"
+#include "metrics.h"
 
 static const double STOP_DEADLINE_S = 4.;   /* the whole end takes at most 5 s */
+enum { FORCED_END_S = 5 };                  /* even if the main thread is stuck */
 
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
 enum { SIGNALS = sizeof signals / sizeof signals[0] };
+/* Writing to a client that has gone and to a file beyond its limit are errors of the call; the others mean nothing here. */
+static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2 };
 
 struct service {
     struct daemon *daemon;
     struct loop_signal *watchers[SIGNALS];
-    struct loop_timer *deadline;
+    struct loop_timer *deadline, *watchdog;
     bool stopping, runs_stopped, clients_drained;
 };
 
@@ -28,6 +36,15 @@ static void on_deadline(void *arg)
     struct service *service = arg;
     log_warning("stopping: not everything ended in time");
     loop_stop(service->daemon->loop);
+}
+
+static void on_forced_end(int number)
+{
+    static const char message[] = "zcrdmad: stopping took too long: leaving at once\n";
+    (void)number;
+    if (write(STDERR_FILENO, message, sizeof message - 1) < 0)
+        _exit(EXIT_FAILURE);
+    _exit(EXIT_FAILURE);
 }
 
 static void leave_if_done(struct service *service)
@@ -62,6 +79,8 @@ static void stop(struct service *service, int number)
     log_info("signal %d: stopping", number);
     sd_notify(0, "STOPPING=1");
     loop_timer_start(service->deadline, STOP_DEADLINE_S, 0.);
+    signal(SIGALRM, on_forced_end);
+    alarm(FORCED_END_S);
     runs_stop(daemon->runs, on_runs_stopped, service);
     control_drain(daemon->control, on_clients_drained, service);
 }
@@ -80,6 +99,10 @@ static void reload(struct daemon *daemon)
         log_error("configuration not read again, the old one stays: %s", err.message);
     } else {
         log_set_level((enum zc_log_level)daemon->config.log_level);
+        control_set_max_clients(daemon->control, daemon->config.max_clients);
+        store_set_max(daemon->store, daemon->config.max_results);
+        result_upkeep(daemon);
+        metrics_reload(daemon);
         log_info("configuration read again");
     }
     sd_notify(0, "READY=1");
@@ -94,6 +117,36 @@ static void on_signal(void *arg, int number)
         reload(service->daemon);
 }
 
+static void on_watchdog(void *arg)
+{
+    (void)arg;
+    sd_notify(0, "WATCHDOG=1");
+}
+
+/* Pings come from the loop: a main thread that is stuck sends none, and is restarted. */
+static int start_watchdog(struct service *service)
+{
+    uint64_t limit_us;
+    if (sd_watchdog_enabled(0, &limit_us) <= 0)
+        return 0;
+    int failed = loop_timer_create(service->daemon->loop, on_watchdog, service, &service->watchdog);
+    if (!failed)
+        loop_timer_start(service->watchdog, 0., (double)limit_us / 1e6 / 3.);
+    return failed;
+}
+
+int service_listen_fd(int *fd, struct zc_error *err)
+{
+    int count = sd_listen_fds(1);
+    if (count < 0)
+        return zc_error_set(err, ZC_ERR_RESOURCE, count, "socket", "control socket: sd_listen_fds: %s", strerror(-count));
+    if (count > 1 || (count == 1 && sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, NULL, 0) <= 0))
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "socket",
+                            "control socket: systemd must pass exactly one listening Unix stream socket");
+    *fd = count == 1 ? SD_LISTEN_FDS_START : 0;
+    return 0;
+}
+
 int service_start(struct daemon *daemon, struct zc_error *err)
 {
     struct service *service = calloc(1, sizeof *service);
@@ -104,11 +157,14 @@ int service_start(struct daemon *daemon, struct zc_error *err)
     int failed = loop_timer_create(daemon->loop, on_deadline, service, &service->deadline);
     for (int i = 0; !failed && i < SIGNALS; i++)
         failed = loop_signal_create(daemon->loop, signals[i], on_signal, service, &service->watchers[i]);
+    if (!failed)
+        failed = start_watchdog(service);
     if (failed) {
         service_stop(daemon);
         return zc_error_set(err, ZC_ERR_RESOURCE, failed, NULL, "service: out of memory");
     }
-    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        signal(ignored[i], SIG_IGN);
     return 0;
 }
 
@@ -120,6 +176,7 @@ void service_stop(struct daemon *daemon)
     for (int i = 0; i < SIGNALS; i++)
         loop_signal_destroy(service->watchers[i]);
     loop_timer_destroy(service->deadline);
+    loop_timer_destroy(service->watchdog);
     free(service);
     daemon->service = NULL;
 }

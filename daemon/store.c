@@ -2,7 +2,6 @@
 #include "store.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -13,21 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "result.h"
+#include "store_private.h"
 #include "zc_json.h"
 
 enum {
     DOCUMENT_MAX_BYTES = 64 << 20,              /* a foreign file must not fill the memory */
     TEMPORARY_AGE_S = 60,
-    FOLDER_MAX = PATH_MAX - ZC_ID_MAX - 16,     /* leaves room for every file name below it */
 };
 
-static const char SUFFIX[] = ".json", TEMPORARY[] = ".new-";
-
-struct store {
-    char folder[FOLDER_MAX];    /* STATE_DIR/results */
-    char traces[FOLDER_MAX];    /* STATE_DIR/traces */
-};
+static const char TEMPORARY[] = ".new-";
 
 static bool digits(const char *text, size_t count, int (*is)(int))
 {
@@ -83,12 +76,53 @@ struct store *store_create(const char *state_dir)
         free(store);
         return NULL;
     }
+    if (store)
+        pthread_mutex_init(&store->lock, NULL);
     return store;
 }
 
 void store_destroy(struct store *store)
 {
+    if (!store)
+        return;
+    store_index_destroy(store);
+    pthread_mutex_destroy(&store->lock);
     free(store);
+}
+
+void store_set_max(struct store *store, size_t max_results)
+{
+    atomic_store(&store->max_results, max_results);
+}
+
+size_t store_count(struct store *store)
+{
+    return atomic_load(&store->count);
+}
+
+bool store_id_of_file(const char *file, char id[ZC_ID_MAX])
+{
+    const size_t length = strlen(file), suffix = sizeof STORE_SUFFIX - 1;
+    char name[ZC_ID_MAX];
+    if (length <= suffix || length - suffix >= ZC_ID_MAX || strcmp(file + length - suffix, STORE_SUFFIX) != 0)
+        return false;
+    memcpy(name, file, length - suffix);
+    name[length - suffix] = 0;
+    if (!store_id_valid(name))
+        return false;
+    memcpy(id, name, sizeof name);
+    return true;
+}
+
+int store_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';     /* temporary names start with a dot */
+}
+
+bool store_is_old(int folder_fd, const char *file)
+{
+    struct stat stat;
+    return fstatat(folder_fd, file, &stat, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - stat.st_mtime > TEMPORARY_AGE_S;
 }
 
 static int folder_failed(const struct store *store, int errnum, const char *what, struct zc_error *err)
@@ -97,43 +131,20 @@ static int folder_failed(const struct store *store, int errnum, const char *what
                         strerror(-errnum));
 }
 
-/* What a daemon that was killed while writing left behind. Young ones may be another daemon's that has the same folder. */
-static void remove_temporaries(const struct store *store)
+/* What a daemon that was killed while writing left behind; and how many results there are. */
+static void look_around(struct store *store)
 {
+    size_t count = 0;
     DIR *folder = opendir(store->folder);
     if (!folder)
         return;
     for (const struct dirent *entry; (entry = readdir(folder));) {
-        struct stat stat;
-        if (strncmp(entry->d_name, TEMPORARY, sizeof TEMPORARY - 1) == 0
-            && fstatat(dirfd(folder), entry->d_name, &stat, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - stat.st_mtime > TEMPORARY_AGE_S)
+        count += (size_t)store_visible(entry);
+        if (strncmp(entry->d_name, TEMPORARY, sizeof TEMPORARY - 1) == 0 && store_is_old(dirfd(folder), entry->d_name))
             unlinkat(dirfd(folder), entry->d_name, 0);
     }
     closedir(folder);
-}
-
-static void trace_name(const struct store *store, const char *id, char *path)
-{
-    snprintf(path, PATH_MAX, "%s/%.*s%s", store->traces, ZC_ID_MAX - 1, id, SUFFIX);
-}
-
-/* Traces whose result was never stored, or was removed by hand. A young one may be another daemon's, being written. */
-static void remove_orphans(struct store *store)
-{
-    DIR *folder = opendir(store->traces);
-    if (!folder)
-        return;
-    for (const struct dirent *entry; (entry = readdir(folder));) {
-        char id[ZC_ID_MAX] = "";
-        struct stat stat;
-        const size_t length = strlen(entry->d_name);
-        if (length < sizeof id + sizeof SUFFIX - 2 && length > sizeof SUFFIX - 1)
-            memcpy(id, entry->d_name, length - (sizeof SUFFIX - 1));
-        if (store_id_valid(id) && !store_exists(store, id)
-            && fstatat(dirfd(folder), entry->d_name, &stat, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - stat.st_mtime > TEMPORARY_AGE_S)
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    }
-    closedir(folder);
+    atomic_store(&store->count, count);
 }
 
 int store_check(struct store *store, struct zc_error *err)
@@ -143,14 +154,14 @@ int store_check(struct store *store, struct zc_error *err)
         return folder_failed(store, failed, "mkdir", err);
     if (access(store->folder, R_OK | W_OK | X_OK) != 0)
         return folder_failed(store, -errno, "access", err);
-    remove_temporaries(store);
-    remove_orphans(store);
+    look_around(store);
+    store_remove_orphans(store);
     return 0;
 }
 
-static void file_name(const struct store *store, const char *prefix, const char *id, char *path)
+void store_file_name(const struct store *store, const char *prefix, const char *id, char *path)
 {
-    snprintf(path, PATH_MAX, "%s/%.5s%.*s%s", store->folder, prefix, ZC_ID_MAX - 1, id, SUFFIX);
+    snprintf(path, PATH_MAX, "%s/%.5s%.*s%s", store->folder, prefix, ZC_ID_MAX - 1, id, STORE_SUFFIX);
 }
 
 static int write_all(int fd, const char *bytes, size_t length)
@@ -196,8 +207,8 @@ int store_write(struct store *store, const char *id, const json_t *document, cha
     char temporary[PATH_MAX], final[PATH_MAX];
     if (!store_id_valid(id))
         return zc_error_set(err, ZC_ERR_INTERNAL, -EINVAL, "id", "'%.60s' is not a run id", id);
-    file_name(store, TEMPORARY, id, temporary);
-    file_name(store, "", id, final);
+    store_file_name(store, TEMPORARY, id, temporary);
+    store_file_name(store, "", id, final);
     int failed = make_folders(store->folder);   /* again: it may have been removed meanwhile */
     if (failed)
         return folder_failed(store, failed, "mkdir", err);
@@ -216,15 +227,17 @@ int store_write(struct store *store, const char *id, const json_t *document, cha
     if (failed)
         return folder_failed(store, failed, "sync", err);
     memcpy(path, final, strlen(final) + 1);
+    store_index_put(store, id, document);
+    store_prune(store);
     return 0;
 }
 
-static int id_checked(const char *id, struct zc_error *err)
+int store_id_check(const char *id, struct zc_error *err)
 {
     return store_id_valid(id) ? 0 : zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "id", "id '%.60s' is not a run id", id);
 }
 
-static int not_found(const char *id, struct zc_error *err)
+int store_not_found(const char *id, struct zc_error *err)
 {
     return zc_error_set(err, ZC_ERR_NOT_FOUND, -ENOENT, "id", "no run or result %s", id);
 }
@@ -261,12 +274,11 @@ static int read_file(const char *path, char **text, size_t *length)
     return 0;
 }
 
-/* A new reference, or NULL with the reason. */
-static json_t *load(const struct store *store, const char *id, char *why, size_t why_size, int *errnum)
+json_t *store_load(const struct store *store, const char *id, char *why, size_t why_size, int *errnum)
 {
     char path[PATH_MAX], *text = NULL;
     size_t length = 0;
-    file_name(store, "", id, path);
+    store_file_name(store, "", id, path);
     *errnum = read_file(path, &text, &length);
     if (*errnum) {
         snprintf(why, why_size, "%s", strerror(-*errnum));
@@ -299,16 +311,16 @@ static json_t *load(const struct store *store, const char *id, char *why, size_t
 int store_read(struct store *store, const char *id, json_t **document, char *path, struct zc_error *err)
 {
     char why[256];
-    int errnum = id_checked(id, err);
+    int errnum = store_id_check(id, err);
     if (errnum)
         return errnum;
-    json_t *loaded = load(store, id, why, sizeof why, &errnum);
+    json_t *loaded = store_load(store, id, why, sizeof why, &errnum);
     if (!loaded && (errnum == -ENOENT || errnum == -ENOTDIR))
-        return not_found(id, err);
+        return store_not_found(id, err);
     if (!loaded)
         return zc_error_set(err, ZC_ERR_RESOURCE, errnum, "id", "result %s is unreadable: %s", id, why);
     if (path)
-        file_name(store, "", id, path);
+        store_file_name(store, "", id, path);
     *document = loaded;
     return 0;
 }
@@ -316,122 +328,26 @@ int store_read(struct store *store, const char *id, json_t **document, char *pat
 bool store_exists(struct store *store, const char *id)
 {
     char path[PATH_MAX];
-    file_name(store, "", id, path);
+    store_file_name(store, "", id, path);
     return access(path, F_OK) == 0;
 }
 
 int store_delete(struct store *store, const char *id, struct zc_error *err)
 {
     char path[PATH_MAX];
-    int failed = id_checked(id, err);
+    int failed = store_id_check(id, err);
     if (failed)
         return failed;
-    file_name(store, "", id, path);
+    store_file_name(store, "", id, path);
     if (unlink(path) != 0)
         failed = -errno;
     if (failed == -ENOENT || failed == -ENOTDIR)
-        return not_found(id, err);
+        return store_not_found(id, err);
     if (failed)
         return zc_error_set(err, ZC_ERR_RESOURCE, failed, "id", "result %s cannot be deleted: %s", id, strerror(-failed));
-    trace_name(store, id, path);
+    store_index_remove(store, id);
+    store_trace_name(store, id, path);
     if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
         return zc_error_set(err, ZC_ERR_RESOURCE, -errno, "id", "the trace of %s cannot be deleted: %s", id, strerror(errno));
-    return 0;
-}
-
-int store_trace_path(struct store *store, const char *id, char *path, struct zc_error *err)
-{
-    const int failed = make_folders(store->traces);
-    if (failed)
-        return zc_error_set(err, ZC_ERR_RESOURCE, failed, "logging", "traces cannot be stored in %s: %s", store->traces,
-                            strerror(-failed));
-    trace_name(store, id, path);
-    return 0;
-}
-
-int store_trace_read(struct store *store, const char *id, uint64_t offset, char *piece, size_t size, size_t *length,
-                     uint64_t *total, struct zc_error *err)
-{
-    char path[PATH_MAX];
-    struct stat stat;
-    int failed = id_checked(id, err);
-    if (failed)
-        return failed;
-    trace_name(store, id, path);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return store_exists(store, id)
-                   ? zc_error_set(err, ZC_ERR_NOT_FOUND, -ENOENT, "id", "run %s has no trace: it was made without logging", id)
-                   : not_found(id, err);
-    ssize_t got = -1;
-    if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode))
-        got = pread(fd, piece, size, (off_t)offset);
-    failed = got < 0 ? (errno ? -errno : -EIO) : 0;
-    if (fd >= 0)
-        close(fd);
-    if (failed)
-        return zc_error_set(err, ZC_ERR_RESOURCE, failed, "id", "the trace of %s is unreadable: %s", id, strerror(-failed));
-    *length = (size_t)got;
-    *total = (uint64_t)stat.st_size;
-    return 0;
-}
-
-static int visible(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';     /* temporary names start with a dot */
-}
-
-static int newest_first(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*b)->d_name, (*a)->d_name);
-}
-
-size_t store_count(struct store *store)
-{
-    DIR *folder = opendir(store->folder);
-    size_t count = 0;
-    if (!folder)
-        return 0;
-    for (const struct dirent *entry; (entry = readdir(folder));)
-        count += (size_t)visible(entry);
-    closedir(folder);
-    return count;
-}
-
-static bool visit_file(struct store *store, const char *file,
-                       bool (*visit)(void *arg, const char *name, const json_t *document, const char *why), void *arg)
-{
-    char name[NAME_MAX + 1], why[256];
-    int errnum;
-    size_t length = strlen(file);
-    if (length > sizeof SUFFIX - 1 && strcmp(file + length - (sizeof SUFFIX - 1), SUFFIX) == 0)
-        length -= sizeof SUFFIX - 1;
-    snprintf(name, sizeof name, "%.*s", (int)length, file);
-    if (length == strlen(file) || !store_id_valid(name))
-        return visit(arg, name, NULL, "not the name of a result");
-    json_t *document = load(store, name, why, sizeof why, &errnum);
-    bool more = visit(arg, name, document, document ? NULL : why);
-    json_decref(document);
-    return more;
-}
-
-int store_list(struct store *store, bool (*visit)(void *arg, const char *name, const json_t *document, const char *why),
-               void *arg, struct zc_error *err)
-{
-    struct dirent **entries;
-    int count = scandir(store->folder, &entries, visible, newest_first);
-    if (count < 0 && errno == ENOENT)
-        return 0;       /* nothing was ever stored */
-    if (count < 0) {
-        int failed = -errno;
-        return zc_error_set(err, ZC_ERR_RESOURCE, failed, NULL, "cannot list %s: %s", store->folder, strerror(-failed));
-    }
-    bool more = true;
-    for (int i = 0; i < count; i++) {
-        if (more)
-            more = visit_file(store, entries[i]->d_name, visit, arg);
-        free(entries[i]);
-    }
-    free(entries);
     return 0;
 }

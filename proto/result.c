@@ -49,6 +49,7 @@ void zc_result_init(struct zc_result *result)
 {
     memset(result, 0, sizeof(*result));
     zc_run_options_init(&result->config);
+    result->owner_uid = ZC_UNMEASURED;
     zc_environment_init(&result->environment);
     terms_init(&result->terms);
     result->available = result->reclaimed = unmeasured_latency;

@@ -130,6 +130,7 @@ struct zc_result {
     enum zc_run_state state;
     struct zc_error error;              /* kind ZC_ERR_NONE unless failed or cancelled */
     struct zc_run_options config;
+    uint64_t owner_uid;                 /* of the user who started it; ZC_UNMEASURED: unknown */
     struct zc_peer_info peer;
     int64_t started_unix_ns, finished_unix_ns;  /* CLOCK_REALTIME; 0: never */
     struct zc_environment environment;

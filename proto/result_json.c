@@ -273,7 +273,7 @@ json_t *zc_result_to_json(const struct zc_result *r)
     json_t *latency = json_pack("{s:o, s:o}", "available", latency_to_json(&r->available), "reclaimed",
                                 latency_to_json(&r->reclaimed));
 
-    return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "id", zc_json_text(r->id),
         "schema_version", ZC_RESULT_SCHEMA_VERSION,
         "state", zc_run_state_names[r->state],
@@ -281,6 +281,7 @@ json_t *zc_result_to_json(const struct zc_result *r)
         "notice", zc_notice_to_json(&r->environment.device),
         "strategy", zc_json_text(strategy),
         "peer", zc_peer_info_to_json(&r->peer),
+        "owner_uid", zc_json_count(r->owner_uid),
         "started_at", zc_json_time(r->started_unix_ns),
         "finished_at", zc_json_time(r->finished_unix_ns),
         "config", zc_run_options_to_json(&r->config),

@@ -73,6 +73,12 @@ static void test_defaults(void **state)
     assert_int_equal(config.region_size_bytes, 256 << 20);
     assert_int_equal(config.region_pages, ZC_PAGES_DEFAULT);
     assert_int_equal(config.log_level, ZC_LOG_INFO);
+    assert_string_equal(config.socket_group, "zcrdma");
+    assert_int_equal(config.socket_mode, 0660);
+    assert_int_equal(config.max_clients, 64);
+    assert_int_equal(config.max_results, 10000);
+    assert_string_equal(config.metrics_file, "");
+    assert_int_equal(config.metrics_interval_s, 15);
 }
 
 static void test_file_and_command_line(void **state)
@@ -111,6 +117,14 @@ static void test_bad_file(void **state)
     refuses("[zcrdmad]\nlisten = ::1:5\n", "listen", "no numeric address", args);
     refuses("[zcrdmad]\nregion_pages = 4k\n", "region_pages", ":2: region_pages '4k' is not one of default, thp, 2m or 1g", args);
     refuses("[zcrdmad]\nlog_level = loud\n", "log_level", ":2: log_level 'loud' is not one of error", args);
+    refuses("[zcrdmad]\nmax_clients = 0\n", "max_clients", ":2: max_clients '0' is not a number from 1 to 4096", args);
+    refuses("[zcrdmad]\nmax_clients = -1\n", "max_clients", "is not a number", args);
+    refuses("[zcrdmad]\nmax_results = 10x\n", "max_results", "is not a number", args);
+    refuses("[zcrdmad]\nmax_results = 99999999999999999999\n", "max_results", "is not a number", args);
+    refuses("[zcrdmad]\nmetrics_interval =\n", "metrics_interval", "is not a number", args);
+    refuses("[zcrdmad]\nsocket_mode = 0888\n", "socket_mode", ":2: socket_mode '0888' is not an octal mode", args);
+    refuses("[zcrdmad]\nsocket_mode = 1777\n", "socket_mode", "is not an octal mode from 0 to 0777", args);
+    refuses("[zcrdmad]\nsocket_group =\n", "socket_group", "is empty", args);
     refuses("[zcrdmad]\nsocket =\n", "socket", "socket is empty", args);
     refuses("[zcrdmad]\nsocket = /a\nsocket = /b\n", "socket", ":3: socket is given twice", args);
     refuses("[zcrdmad]\nsocket = /a\n  socket = /b\n", "socket", ":3: socket is given twice", args);
@@ -174,12 +188,17 @@ static void test_reload(void **state)
     size_t fixed;
     write_file("[zcrdmad]\nlog_level = info\n");
     loads(&config, ARGS("--config", file));
-    write_file("[zcrdmad]\nlog_level = debug\nregion_size = 4M\n");
+    write_file("[zcrdmad]\nlog_level = debug\nregion_size = 4M\nmax_clients = 7\nmetrics_file = /m\n");
     assert_int_equal(config_reload(&config, report, &fixed, &err), 0);
     assert_int_equal(fixed, 1);
     assert_int_equal(reported, 1);
     assert_int_equal(config.log_level, ZC_LOG_DEBUG);
     assert_int_equal(config.region_size_bytes, 256 << 20);
+    assert_int_equal(config.max_clients, 7);
+    assert_string_equal(config.metrics_file, "/m");
+    write_file("[zcrdmad]\nlog_level = debug\nmax_clients = 7\n");
+    assert_int_equal(config_reload(&config, report, &fixed, &err), 0);
+    assert_string_equal(config.metrics_file, "");
     write_file("[zcrdmad]\nlog_level = error\nbroken\n");
     assert_true(config_reload(&config, report, &fixed, &err) < 0);
     assert_int_equal(config.log_level, ZC_LOG_DEBUG);
@@ -190,7 +209,7 @@ static void test_shipped_file(void **state)
 {
     (void)state;
     struct config config, defaults;
-    char line[512], text[8192] = "", *shown = NULL, *plain = NULL;
+    char line[512], text[16384] = "", *shown = NULL, *plain = NULL;
     size_t length, keys = 0;
     FILE *in = fopen(ZC_SOURCE_DIR "/etc/zcrdmad.conf", "r");
     assert_non_null(in);

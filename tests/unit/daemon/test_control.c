@@ -251,6 +251,38 @@ static void test_does_not_read(void **state)
     close(other.fd);
 }
 
+/* Beyond the limit: one line that says so, then the end; those who are in are served. */
+static void test_limit(void **state)
+{
+    (void)state;
+    struct peer others[2];
+    int fds[2];
+    control_set_max_clients(control, 3);
+    for (int i = 0; i < 2; i++)
+        peer_open(&others[i], control);
+    struct peer refused = { 0 };
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    refused.fd = fds[0];
+    assert_int_equal(control_adopt(control, fds[1]), -EBUSY);
+    json_t *reply = peer_receive(&refused);
+    assert_int_equal(error_code(reply), ZC_RPC_BUSY);
+    assert_true(json_is_null(json_object_get(reply, "id")));
+    json_decref(reply);
+    assert_true(peer_closed(&refused));
+    close(refused.fd);
+    assert_int_equal(control_clients(control), 3);
+    assert_int_equal(control_refused(control), 1);
+    peer_send(&peer, ECHO(1));
+    turn(0.02);
+    expect_id(1);
+    close(others[0].fd);
+    turn(0.02);
+    assert_int_equal(control_clients(control), 2);
+    peer_open(&others[0], control);     /* there is room again */
+    for (int i = 0; i < 2; i++)
+        close(others[i].fd);
+}
+
 static int drained;
 static void on_drained(void *arg)
 {
@@ -284,10 +316,15 @@ static void test_socket_file(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a/b/s", folder);
     snprintf(lock, sizeof lock, "%s.lock", path);
-    struct control_params params = { .loop = loop, .path = path, .handle = handle };
+    struct control_params params = { .loop = loop, .path = path, .access = { NULL, 0640 }, .handle = handle };
     assert_int_equal(control_create(&params, &first, &err), 0);
     assert_int_equal(stat(path, &stat_), 0);
-    assert_int_equal(stat_.st_mode & 0777, 0660);
+    assert_int_equal(stat_.st_mode & 0777, 0640);
+    control_destroy(first);
+    params.access = (struct control_access){ "no-such-group", 0660 };
+    assert_int_equal(control_create(&params, &first, &err), 0);
+    assert_int_equal(stat(path, &stat_), 0);
+    assert_int_equal(stat_.st_mode & 0777, 0600);
     assert_int_equal(control_create(&params, &second, &err), -EADDRINUSE);
     assert_int_equal(err.kind, ZC_ERR_BUSY);
     snprintf(deep, sizeof deep, "process %d", (int)getpid());
@@ -316,7 +353,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_one_and_two), T(test_half_lines), T(test_malformed), T(test_overlong), T(test_notification), T(test_answered_later),
-        T(test_half_close), T(test_vanished), T(test_many), T(test_too_many_calls), T(test_does_not_read), T(test_drain),
+        T(test_half_close), T(test_vanished), T(test_many), T(test_too_many_calls), T(test_does_not_read), T(test_limit), T(test_drain),
         T(test_socket_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,8 @@ static int start(const char *state_dir)
     daemon_.store = runs.store = store_create(state_dir);
     atomic_store(&measure_ms, 30);
     atomic_store(&measured, 0);
-    if (control_create(&control, &daemon_.control, &err) != 0 || runs_create(&runs, &daemon_.runs, &err) != 0)
+    if (control_create(&control, &daemon_.control, &err) != 0 || runs_create(&runs, &daemon_.runs, &err) != 0
+        || worker_create(loop, &daemon_.worker, &err) != 0)
         return -1;
     peer_open(&peer, daemon_.control);
     return 0;
@@ -89,6 +90,7 @@ static int teardown(void **state)
         loop_run(loop);
     close(peer.fd);
     runs_destroy(daemon_.runs);
+    worker_destroy(daemon_.worker);
     control_destroy(daemon_.control);
     store_destroy(daemon_.store);
     fixture_close();

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "result.h"
 #include "store.h"
 
 static const char A[] = "20261129T190102Z-copy_blocking-3f9a", B[] = "20261129T190103Z-copy_blocking-0001";
@@ -30,6 +31,17 @@ static void store_one(const char *id)
     assert_int_equal(access(path, R_OK), 0);
 }
 
+static void write_trace(const char *id, const char *text)
+{
+    struct zc_error err = { 0 };
+    char path[PATH_MAX];
+    assert_int_equal(store_trace_path(store, id, path, &err), 0);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    fclose(out);
+}
+
 static void put(const char *name, const char *text)
 {
     char path[PATH_MAX];
@@ -45,23 +57,45 @@ struct seen {
     char first[300], why[300];
 };
 
-static bool see(void *arg, const char *name, const json_t *document, const char *why)
+static void see(struct seen *seen, json_t *row)
 {
-    struct seen *seen = arg;
+    const char *why = json_string_value(json_object_get(row, "error"));
+    bool readable = json_is_true(json_object_get(row, "readable"));
     if (!*seen->first)
-        snprintf(seen->first, sizeof seen->first, "%s", name);
-    seen->readable += document != NULL;
-    seen->unreadable += document == NULL;
+        snprintf(seen->first, sizeof seen->first, "%s", json_string_value(json_object_get(row, "id")));
+    seen->readable += readable;
+    seen->unreadable += !readable;
+    assert_int_equal(readable, why == NULL);
     if (why)
         snprintf(seen->why, sizeof seen->why, "%s", why);
-    return true;
+}
+
+/* Everything, in pages of `limit`. */
+static struct seen list_by(size_t limit)
+{
+    struct zc_error err = { 0 };
+    struct seen seen = { 0 };
+    char before[NAME_MAX + 1] = "";
+    assert_int_equal(store_refresh(store, &err), 0);
+    do {
+        json_t *rows, *row;
+        size_t i;
+        char next[NAME_MAX + 1];
+        assert_int_equal(store_page(store, *before ? before : NULL, limit, &rows, next), 0);
+        assert_true(json_array_size(rows) <= limit);
+        json_array_foreach(rows, i, row)
+            see(&seen, row);
+        json_decref(rows);
+        memcpy(before, next, sizeof before);
+    } while (*before);
+    assert_int_equal(store_count(store), seen.readable + seen.unreadable);
+    return seen;
 }
 
 static struct seen list(void)
 {
-    struct zc_error err = { 0 };
-    struct seen seen = { 0 };
-    assert_int_equal(store_list(store, see, &seen, &err), 0);
+    const struct seen seen = list_by(500), in_pages = list_by(1);
+    assert_memory_equal(&seen, &in_pages, sizeof seen);
     return seen;
 }
 
@@ -198,6 +232,62 @@ static void test_no_leftovers(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* The oldest go first, traces with them; what is not named as a result is neither counted nor touched. */
+static void test_limit(void **state)
+{
+    (void)state;
+    struct zc_error err = { 0 };
+    char path[PATH_MAX];
+    store_one(A);
+    write_trace(A, "x");
+    store_set_max(store, 2);
+    put("notes.txt", "mine");
+    store_one(B);
+    assert_true(store_exists(store, A));
+    store_one("20261129T190104Z-copy_async-0000");
+    assert_false(store_exists(store, A));
+    assert_int_equal(store_trace_path(store, A, path, &err), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_true(store_exists(store, B));
+    struct seen seen = list();
+    assert_true(seen.readable == 2 && seen.unreadable == 1);
+    store_set_max(store, 1);
+    store_prune(store);
+    assert_false(store_exists(store, B));
+    assert_int_equal(list().readable, 1);
+}
+
+static void test_owner(void **state)
+{
+    (void)state;
+    struct zc_error err = { 0 };
+    uint64_t owner;
+    char path[PATH_MAX];
+    json_t *document = json_pack("{s:s, s:i, s:i}", "id", A, "schema_version", 1, "owner_uid", 1234);
+    assert_false(store_owner(store, A, &owner));
+    assert_false(store_owner(store, "../x", &owner));
+    assert_int_equal(store_write(store, A, document, path, &err), 0);
+    assert_true(store_owner(store, A, &owner) && owner == 1234);
+    struct store *again = store_create(folder);     /* knows only the file */
+    assert_true(store_owner(again, A, &owner) && owner == 1234);
+    store_destroy(again);
+    store_one(B);
+    assert_true(store_owner(store, B, &owner) && owner == ZC_UNMEASURED);
+    json_decref(document);
+}
+
+/* A file that has changed is read again. */
+static void test_changed(void **state)
+{
+    (void)state;
+    char name[128];
+    store_one(A);
+    assert_int_equal(list().readable, 1);
+    snprintf(name, sizeof name, "%s.json", A);
+    put(name, "damaged");
+    assert_int_equal(list().unreadable, 1);
+}
+
 /* Temporary files of a daemon that was killed: old ones go at the next start. */
 static void test_temporaries(void **state)
 {
@@ -233,17 +323,6 @@ static int teardown(void **state)
     store_destroy(store);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
-}
-
-static void write_trace(const char *id, const char *text)
-{
-    struct zc_error err = { 0 };
-    char path[PATH_MAX];
-    assert_int_equal(store_trace_path(store, id, path, &err), 0);
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fputs(text, out);
-    fclose(out);
 }
 
 static void test_traces(void **state)
@@ -297,7 +376,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_traces), T(test_orphaned_traces),
+        T(test_traces), T(test_orphaned_traces), T(test_limit), T(test_owner), T(test_changed),
         T(test_ids), T(test_write_read_delete), T(test_damaged), T(test_foreign), T(test_unwritable), T(test_no_leftovers), T(test_temporaries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
