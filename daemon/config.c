@@ -14,6 +14,7 @@
 #include "options.h"
 
 static const char SECTION[] = "zcrdmad";
+#define NONE "none"         /* an optional path that is not given */
 enum { LINE_MAX_BYTES = 8192 };
 
 enum key_type { KEY_PATH, KEY_OPTIONAL_PATH, KEY_NAME, KEY_ENDPOINT, KEY_SIZE, KEY_CHOICE, KEY_COUNT, KEY_MODE };
@@ -53,8 +54,8 @@ static const struct key keys[] = {
       "default, thp, 2m or 1g (pages of that memory)", zc_pages_names, 0, 0 },
     { "log_level", "LEVEL", KEY_CHOICE, offsetof(struct config, log_level), "info", true,
       "error, warning, info or debug", log_level_names, 0, 0 },
-    { "metrics_file", "PATH", KEY_OPTIONAL_PATH, offsetof(struct config, metrics_file), "", true,
-      "counters for node_exporter's textfile collector; empty: none", NULL, 0, 0 },
+    { "metrics_file", "PATH", KEY_OPTIONAL_PATH, offsetof(struct config, metrics_file), NONE, true,
+      "counters for node_exporter's textfile collector", NULL, 0, 0 },
     { "metrics_interval", "SECONDS", KEY_COUNT, offsetof(struct config, metrics_interval_s), "15", true,
       "how often they are written", NULL, 1, 86400 },
 };
@@ -152,7 +153,7 @@ static int set_key(const struct key *key, const char *text, struct config *confi
     switch (key->type) {
     case KEY_PATH: return set_text(key, text, PATH_MAX, to, err);
     case KEY_OPTIONAL_PATH:
-        if (*text)
+        if (strcmp(text, NONE) != 0)
             return set_text(key, text, PATH_MAX, to, err);
         *(char *)to = 0;
         return 0;
@@ -171,8 +172,8 @@ static char *show_key(const struct key *key, const struct config *config, char *
     const void *from = field(key, config);
     const struct config_endpoint *endpoint = from;
     switch (key->type) {
+    case KEY_OPTIONAL_PATH: snprintf(text, size, "%s", *(const char *)from ? (const char *)from : NONE); break;
     case KEY_PATH:
-    case KEY_OPTIONAL_PATH:
     case KEY_NAME: snprintf(text, size, "%s", (const char *)from); break;
     case KEY_ENDPOINT:
         snprintf(text, size, strchr(endpoint->address, ':') ? "[%s]:%u" : "%s:%u", endpoint->address, (unsigned)endpoint->port);
@@ -422,8 +423,8 @@ int config_reload(struct config *config, void (*report)(const char *key), size_t
 
 static void print_row(FILE *out, const char *left, const char *help, const char *default_text)
 {
-    bool shown = default_text && *default_text;
-    fprintf(out, "  %-25s  %s%s%s%s\n", left, help, shown ? " (" : "", shown ? default_text : "", shown ? ")" : "");
+    fprintf(out, "  %-25s  %s%s%s%s\n", left, help, default_text ? " (" : "", default_text ? default_text : "",
+            default_text ? ")" : "");
 }
 
 void config_print_help(FILE *out)

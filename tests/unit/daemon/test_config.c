@@ -121,6 +121,7 @@ static void test_bad_file(void **state)
     refuses("[zcrdmad]\nmax_clients = -1\n", "max_clients", "is not a number", args);
     refuses("[zcrdmad]\nmax_results = 10x\n", "max_results", "is not a number", args);
     refuses("[zcrdmad]\nmax_results = 99999999999999999999\n", "max_results", "is not a number", args);
+    refuses("[zcrdmad]\nmetrics_file =\n", "metrics_file", "is empty", args);
     refuses("[zcrdmad]\nmetrics_interval =\n", "metrics_interval", "is not a number", args);
     refuses("[zcrdmad]\nsocket_mode = 0888\n", "socket_mode", ":2: socket_mode '0888' is not an octal mode", args);
     refuses("[zcrdmad]\nsocket_mode = 1777\n", "socket_mode", "is not an octal mode from 0 to 0777", args);
