@@ -20,6 +20,9 @@ const char *const zc_buffers_names[] = { [ZC_BUFFERS_REUSE] = "reuse", [ZC_BUFFE
 const char *const zc_relaxed_ordering_names[] = {
     [ZC_RELAXED_AUTO] = "auto", [ZC_RELAXED_ON] = "on", [ZC_RELAXED_OFF] = "off", NULL,
 };
+const char *const zc_family_names[] = {
+    [ZC_FAMILY_AUTO] = "auto", [ZC_FAMILY_BASIC] = "basic", [ZC_FAMILY_EXTENDED] = "extended", NULL,
+};
 const char *const zc_pages_names[] = {
     [ZC_PAGES_DEFAULT] = "default", [ZC_PAGES_THP] = "thp", [ZC_PAGES_2M] = "2m", [ZC_PAGES_1G] = "1g", NULL,
 };
@@ -97,6 +100,9 @@ static const struct zc_option table[] = {
     { .name = "relaxed_ordering", .metavar = "on|off|auto", .type = ZC_OPTION_CHOICE, .field = FIELD(relaxed_ordering),
       .default_text = "auto", .choices = zc_relaxed_ordering_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "let PCIe writes pass each other (IBV_ACCESS_RELAXED_ORDERING)" },
+    { .name = "post", .metavar = "auto|basic|extended", .type = ZC_OPTION_CHOICE, .field = FIELD(post), .default_text = "auto",
+      .choices = zc_family_names, .strategies = ZC_ALL_STRATEGIES,
+      .help = "verbs to post and poll with: ibv_post_send, or ibv_wr_* where offered" },
     { .name = "tos", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(tos), .default_text = "0", .min = 0, .max = 255,
       .strategies = ZC_ALL_STRATEGIES, .help = "type of service of the packets; 0 is the system's choice" },
     { .name = "device", .metavar = "NAME", .type = ZC_OPTION_TEXT, .field = FIELD(device), .default_text = "auto",

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "family.h"
 #include "strategies.h"
 
 enum zc_validate { ZC_VALIDATE_NONE, ZC_VALIDATE_FIRST, ZC_VALIDATE_ALL };
@@ -45,6 +46,7 @@ struct zc_run_options {
     bool consume;                 /* read the bytes once after they are available */
     int pages;                    /* enum zc_pages: of user buffers and staging memory */
     int relaxed_ordering;         /* enum zc_relaxed_ordering: of every MR for data */
+    int post;                     /* enum zc_family: of verbs, to post and to poll with */
     uint64_t tos;                 /* type of service of the packets; 0: the system's choice */
     char device[ZC_DEVICE_MAX];   /* "auto": the daemon's */
     uint64_t threads;             /* independent callers, each with its own connection and pipeline */
@@ -104,6 +106,7 @@ extern const char *const zc_offset_names[];
 extern const char *const zc_buffers_names[];
 extern const char *const zc_pages_names[];
 extern const char *const zc_relaxed_ordering_names[];
+extern const char *const zc_family_names[];
 
 void zc_run_options_init(struct zc_run_options *options);
 

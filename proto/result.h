@@ -111,6 +111,7 @@ struct zc_terms {
     uint64_t memory_max_bytes;          /* after lowering to half of the free memory */
     uint32_t threads;                   /* that the strategy has beside the run's own */
     int wait;                           /* enum zc_wait, in force: event where busy threads outnumber cores; -1 unknown */
+    enum zc_family post, poll;          /* in use; AUTO: unknown */
     uint32_t qps, outstanding_reads;    /* READs in flight a QP, negotiated */
     uint64_t max_read_bytes;            /* of one READ */
     int memory_numa_node, thread_numa_node; /* -1: not bound */

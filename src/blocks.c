@@ -114,11 +114,10 @@ void zc_pipeline_append(struct zc_pipeline *pipeline)
 
 static int ring_doorbell(struct zc_pipeline *pipeline, struct zc_lane *lane)
 {
-    size_t accepted = 0;
     struct ibv_send_wr *const list = lane->first;
     lane->first = lane->last = NULL;
     const uint64_t begin_ns = zc_pipeline_tracing(pipeline) ? zc_now_ns() : 0;
-    const int rc = zc_post_send(lane->qp, list, &accepted, NULL);
+    const int rc = zc_sender_post(&lane->sender, list, NULL, NULL);
     if (rc < 0)     /* slots are counted, so this is never a queue that happens to be full */
         return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "posting a READ was refused: %s", strerror(-rc));
     if (begin_ns)

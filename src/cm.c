@@ -101,6 +101,35 @@ int zc_cm_qp_create(const struct zc_device *device, struct rdma_cm_id *id, struc
     return 0;
 }
 
+static int create_extended(const struct zc_device *device, struct rdma_cm_id *id, const struct ibv_qp_init_attr *attr, uint64_t ops)
+{
+    struct ibv_qp_init_attr_ex ex = {
+        .qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq, .cap = attr->cap,
+        .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .pd = zc_device_pd(device),
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = ops,
+    };
+    if (rdma_create_qp_ex(id, &ex) != 0)
+        return errno ? -errno : -EIO;
+    zc_count(&zc_counters.qps, 1);
+    return 0;
+}
+
+int zc_cm_qp_create_family(const struct zc_device *device, struct rdma_cm_id *id, struct ibv_qp_init_attr *attr, enum zc_family family,
+                           uint64_t ops, struct zc_sender *sender, struct zc_error *err)
+{
+    int rc = family == ZC_FAMILY_BASIC ? -EOPNOTSUPP : create_extended(device, id, attr, ops);
+    if (rc && family == ZC_FAMILY_EXTENDED)
+        return zc_error_set(err, ZC_ERR_DEVICE, rc, "post", "%s gives no QP with %u send slots for extended posting (ibv_wr_*): %s",
+                            zc_device_info(device)->name, attr->cap.max_send_wr, strerror(-rc));
+    if (rc)
+        rc = zc_cm_qp_create(device, id, attr, err);
+    if (rc)
+        return rc;
+    rc = zc_sender_init(sender, id->qp, family, ops);
+    return rc ? zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "cannot query a QP on %s: %s", zc_device_info(device)->name, strerror(-rc))
+              : 0;
+}
+
 void zc_cm_set_rnr_timer(struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .min_rnr_timer = ZC_CM_MIN_RNR_TIMER};

@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "error.h"
+#include "post.h"
 
 enum {
     ZC_CM_ACK_TIMEOUT = 14,     /* 4.096 us * 2^14 = 67 ms; rdma_cm's own choice of 19 notices a dead peer after 16 s */
@@ -41,6 +42,10 @@ void zc_cm_id_adopt(struct rdma_cm_id *id);
 void zc_cm_id_destroy(struct rdma_cm_id *id);
 
 int zc_cm_qp_create(const struct zc_device *device, struct rdma_cm_id *id, struct ibv_qp_init_attr *attr, struct zc_error *err);
+/* The same for a family of verbs, `ops` being what will be posted (IBV_QP_EX_WITH_*); *sender describes its send queue.
+ * ZC_FAMILY_EXTENDED where the device does not offer them so: ZC_ERR_DEVICE with field "post"; ZC_FAMILY_AUTO then makes a basic QP. */
+int zc_cm_qp_create_family(const struct zc_device *device, struct rdma_cm_id *id, struct ibv_qp_init_attr *attr, enum zc_family family,
+                           uint64_t ops, struct zc_sender *sender, struct zc_error *err);
 /* min_rnr_timer of a QP in RTS, which rdma_cm has no parameter for. Best effort. */
 void zc_cm_set_rnr_timer(struct ibv_qp *qp);
 

@@ -213,7 +213,8 @@ int connect_qp(struct zc_connection *c, uint32_t index, struct sockaddr *address
         .qp_type = IBV_QPT_RC, .send_cq = zc_completion_cq(c->completion), .recv_cq = control_cq,
         .cap = {.max_send_wr = c->send_slots + CONTROL_RECEIVE, .max_send_sge = 1, .max_recv_wr = CONTROL_RECEIVES, .max_recv_sge = 1},
     };
-    rc = zc_cm_qp_create(c->device, id, &attr, err);
+    rc = zc_cm_qp_create_family(c->device, id, &attr, c->post, IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND, &c->senders[index],
+                                err);
     if (rc)
         goto destroy_id;
     c->ids[index] = id;

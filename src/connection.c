@@ -111,7 +111,7 @@ static int send_control(struct zc_connection *c, unsigned slot, uint16_t type, u
                           .lkey = c->mr->lkey};
     struct ibv_send_wr wr;
     zc_wr_send(&wr, ZC_CONTROL_WR_ID, &sge, 1, flags);
-    return zc_post_send(c->ids[0]->qp, &wr, NULL, NULL);
+    return zc_sender_post(&c->senders[0], &wr, NULL, NULL);
 }
 
 static int check_welcome(struct zc_connection *c, struct zc_error *err)
@@ -163,8 +163,9 @@ static int watch(int epoll_fd, int fd)
 static int set_up(struct zc_connection *c, struct zc_error *err)
 {
     c->ids = calloc(c->qps, sizeof(struct rdma_cm_id *));
+    c->senders = calloc(c->qps, sizeof(*c->senders));
     c->page = calloc(1, sizeof(*c->page));
-    if (!c->ids || !c->page)
+    if (!c->ids || !c->senders || !c->page)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a connection with %u QPs", c->qps);
     while (c->session == 0)
         if (getrandom(&c->session, sizeof(c->session), 0) < 0 && errno != EINTR)
@@ -235,6 +236,7 @@ int zc_connection_open(const struct zc_device *device, const struct zc_connectio
     c->epoll_fd = -1;
     c->qps = params->qps;
     c->send_slots = params->send_slots;
+    c->post = params->post;
     c->outstanding_reads = zc_cm_initiator_depth(device);
     c->port = params->port;
     c->timeout_ms = params->timeout_ms;
@@ -300,6 +302,7 @@ void zc_connection_close(struct zc_connection *c)
         close(c->epoll_fd);
     if (c->channel)
         rdma_destroy_event_channel(c->channel);
+    free(c->senders);
     free(c->ids);
     free(c);
 }
@@ -327,6 +330,11 @@ const struct zc_remote *zc_connection_remote(const struct zc_connection *c)
 struct ibv_qp *zc_connection_qp(const struct zc_connection *c, uint32_t index)
 {
     return index < c->connected ? c->ids[index]->qp : NULL;
+}
+
+const struct zc_sender *zc_connection_sender(const struct zc_connection *c, uint32_t index)
+{
+    return index < c->connected ? &c->senders[index] : NULL;
 }
 
 uint32_t zc_connection_qp_count(const struct zc_connection *c)

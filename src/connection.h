@@ -11,6 +11,8 @@
 #include "completion.h"
 #include "device.h"
 #include "error.h"
+#include "family.h"
+#include "post.h"
 
 struct zc_connection;
 
@@ -25,6 +27,7 @@ struct zc_connection_params {
     uint32_t send_slots;            /* READs that one QP must be able to hold */
     uint32_t timeout_ms;            /* for the whole set-up */
     uint8_t tos;                    /* type of service of the packets: RDMA_OPTION_ID_TOS; 0: the system's choice */
+    enum zc_family post;            /* of verbs that the QPs are posted to with; decided when they are created */
     bool from_device;               /* leave from the device's own address, whatever route the system would take */
     int cancel_fd;                  /* readable: give up with ZC_ERR_CANCELLED; -1: none */
     struct zc_completion *completion;   /* data completions of all QPs; borrowed, outlives the connection,
@@ -49,6 +52,8 @@ void zc_connection_close(struct zc_connection *connection);
 
 const struct zc_remote *zc_connection_remote(const struct zc_connection *connection);
 struct ibv_qp *zc_connection_qp(const struct zc_connection *connection, uint32_t index);
+/* The send queue of a QP: RDMA READ, and what zc_sender_family() says decides more. The connection's, until it is closed. */
+const struct zc_sender *zc_connection_sender(const struct zc_connection *connection, uint32_t index);
 uint32_t zc_connection_qp_count(const struct zc_connection *connection);
 uint32_t zc_connection_outstanding_reads(const struct zc_connection *connection);  /* a QP: what both sides agreed on, >= 1 */
 uint64_t zc_connection_max_read_bytes(const struct zc_connection *connection);     /* of one READ: 2 GiB - 1 or max_msg_sz */

@@ -26,6 +26,8 @@ struct zc_connection {
     struct ibv_mr *mr;
 
     struct rdma_cm_id **ids;                /* qps of them; NULL until created */
+    struct zc_sender *senders;              /* of each */
+    enum zc_family post;
     uint32_t qps, connected;
     uint32_t send_slots;
     uint32_t outstanding_reads;

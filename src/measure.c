@@ -79,12 +79,13 @@ static int run_connect(struct zc_run *run)
     const uint32_t qps = (uint32_t)params->options.qps;
     run->send_slots = send_slots(zc_device_info(params->device), qps);
     zc_run_enter(run, ZC_PHASE_CONNECT, 0);
-    int rc = zc_completion_create(params->device, (int)(qps * (run->send_slots + 1)), &run->completion, err);
+    int rc = zc_completion_create_family(params->device, (int)(qps * (run->send_slots + 1)), (enum zc_family)params->options.post,
+                                         &run->completion, err);
     if (rc < 0)
         return rc;
     const struct zc_connection_params connection = {
         .host = params->host, .port = params->port, .qps = qps, .send_slots = run->send_slots, .timeout_ms = CONNECT_TIMEOUT_MS,
-        .tos = (uint8_t)params->options.tos, .from_device = strcmp(params->options.device, "auto") != 0,
+        .tos = (uint8_t)params->options.tos, .post = (enum zc_family)params->options.post, .from_device = strcmp(params->options.device, "auto") != 0,
         .cancel_fd = params->cancel_fd, .completion = run->completion,
     };
     rc = zc_connection_open(params->device, &connection, &run->connection, err);

@@ -71,7 +71,7 @@ static int create_lanes(struct zc_pipeline *pipeline, struct zc_error *err)
     const uint32_t outstanding = zc_connection_outstanding_reads(connection);
     const uint32_t slots = pipeline->params.send_slots;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        pipeline->lanes[i].qp = zc_connection_qp(connection, i);
+        pipeline->lanes[i].sender = *zc_connection_sender(connection, i);
         pipeline->lanes[i].slots.capacity = outstanding < slots ? outstanding : slots;
     }
     return 0;
@@ -229,6 +229,8 @@ void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *term
     terms->staging_bytes = staging ? pipeline->chunk_count * pipeline->chunk_bytes : 0;
     terms->threads = zc_hands_count(&pipeline->hands);
     terms->wait = pipeline->wait;
+    terms->post = zc_sender_family(&pipeline->lanes[0].sender);
+    terms->poll = zc_completion_family(pipeline->params.completion);
     terms->qps = pipeline->lane_count;
     terms->outstanding_reads = zc_connection_outstanding_reads(pipeline->params.connection);
     terms->max_read_bytes = zc_connection_max_read_bytes(pipeline->params.connection);

@@ -43,7 +43,7 @@ static inline uint32_t zc_hands_count(const struct zc_hands *hands) { return han
 
 /* A QP, the slots of it that are taken, and what will go out with its next doorbell. */
 struct zc_lane {
-    struct ibv_qp *qp;
+    struct zc_sender sender;
     struct zc_slots slots;
     struct ibv_send_wr *first, *last;
 };

@@ -8,6 +8,7 @@
 #include "measure.h"
 #include "memory.h"
 #include "pattern.h"
+#include "poller.h"
 #include "post.h"
 #include "region.h"
 #include "responder.h"

@@ -59,6 +59,7 @@ static struct fake {
     bool armed;
     struct ibv_context context;
     struct ibv_qp qp[FAKE_QPS];
+    struct zc_sender sender[FAKE_QPS];
     struct ibv_cq cq;
     struct ibv_mr *mr[FAKE_MRS];
     int event_fd;
@@ -178,13 +179,19 @@ static struct zc_completion *fake_completion(void) { return (struct zc_completio
 static struct zc_connection *fake_connection(void) { return (struct zc_connection *)&fake; }
 
 /* completion.h */
+int zc_completion_create_family(const struct zc_device *device, int cqe, enum zc_family family, struct zc_completion **completion,
+                                struct zc_error *err)
+{
+    (void)device, (void)cqe, (void)family, (void)completion, (void)err;
+    return -ENOTSUP;
+}
 int zc_completion_create(const struct zc_device *device, int cqe, struct zc_completion **completion, struct zc_error *err)
 {
-    (void)device, (void)cqe, (void)completion, (void)err;
-    return -ENOTSUP;
+    return zc_completion_create_family(device, cqe, ZC_FAMILY_BASIC, completion, err);
 }
 void zc_completion_destroy(struct zc_completion *completion) { (void)completion; }
 struct ibv_cq *zc_completion_cq(const struct zc_completion *completion) { (void)completion; return &fake.cq; }
+enum zc_family zc_completion_family(const struct zc_completion *completion) { (void)completion; return ZC_FAMILY_BASIC; }
 int zc_completion_fd(const struct zc_completion *completion) { (void)completion; return fake.event_fd; }
 int zc_completion_poll(struct zc_completion *completion, int max, struct ibv_wc *wcs)
 {
@@ -219,6 +226,12 @@ int zc_connection_open(const struct zc_device *device, const struct zc_connectio
 void zc_connection_close(struct zc_connection *connection) { (void)connection; }
 const struct zc_remote *zc_connection_remote(const struct zc_connection *connection) { (void)connection; return &fake.remote; }
 struct ibv_qp *zc_connection_qp(const struct zc_connection *connection, uint32_t index) { (void)connection; return &fake.qp[index]; }
+const struct zc_sender *zc_connection_sender(const struct zc_connection *connection, uint32_t index)
+{
+    (void)connection;
+    fake.sender[index] = (struct zc_sender){.qp = &fake.qp[index], .max_sge = 1};
+    return &fake.sender[index];
+}
 uint32_t zc_connection_qp_count(const struct zc_connection *connection) { (void)connection; return fake.qps; }
 uint32_t zc_connection_outstanding_reads(const struct zc_connection *connection) { (void)connection; return fake.outstanding; }
 uint64_t zc_connection_max_read_bytes(const struct zc_connection *connection) { (void)connection; return fake.max_read_bytes; }
