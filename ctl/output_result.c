@@ -255,8 +255,11 @@ static void print_terms(FILE *out, const json_t *doc)
             format_bytes(number_at(t, "chunk_bytes")).s, format_plural(number_at(t, "staging_slots"), "staging slot").s,
             format_bytes(number_at(t, "staging_bytes")).s, text_at(doc, "config.wait"));
     print_label(out, "connection");
-    fprintf(out, "%s, %s each, %s a READ at most\n", format_plural(number_at(t, "qps"), "QP").s,
+    fprintf(out, "%s, %s each, %s a READ at most", format_plural(number_at(t, "qps"), "QP").s,
             format_plural(number_at(t, "outstanding_reads"), "outstanding READ").s, format_bytes(number_at(t, "max_read_bytes")).s);
+    if (json_is_string(json_object_get(t, "post")))
+        fprintf(out, ", %s verbs", text_at(t, "post"));
+    fputc('\n', out);
     print_options(out, doc);
     print_label(out, "footprint");
     fprintf(out, "%s in %s", format_bytes(footprint).s, format_plural(number_at(t, "buffers"), "user buffer").s);

@@ -131,6 +131,23 @@ def test_relaxed_ordering(daemon, check_schema, strategy):
         assert document["terms"]["relaxed_ordering"] is expected
 
 
+@pytest.mark.parametrize("strategy", ("copy_blocking", "pipeline_non_blocking"))
+def test_family_of_verbs(daemon, check_schema, strategy):
+    """Both families read the same bytes; each device of the tests offers the extended one."""
+    for asked, expected in (("auto", "extended"), ("basic", "basic"), ("extended", "extended")):
+        document = json.loads(daemon.zcctl("--json", "run", "--strategy", strategy, "--peer", "self", *SHORT, "--skip-latency",
+                                           "--validate", "all", "--post", asked).stdout)
+        check_schema(document)
+        assert document["config"]["post"] == asked
+        assert document["terms"]["post"] == document["terms"]["poll"] == expected
+        assert document["validation"]["state"] == "passed"
+        if strategy == "copy_blocking":
+            assert document["cost"]["allocations"] == 0
+    assert f"{expected} verbs" in daemon.zcctl("results", "show", document["id"]).stdout
+    done = daemon.zcctl("run", "--strategy", strategy, "--peer", "self", "--post", "wr", status=2)
+    assert "post" in one_line(done.stderr)
+
+
 def test_type_of_service(daemon, check_schema):
     document = daemon.run(*SHORT, "--skip-latency", "--tos", "104")
     check_schema(document)

@@ -67,7 +67,7 @@ static void fill(struct zc_result *r)
 static void fill_terms(struct zc_terms *t)
 {
     *t = (struct zc_terms){ .inflight = 1, .footprint_bytes = 256 << 20, .buffers = 256, .page_bytes = 4096, .huge_page_bytes = 128 << 20,
-                            .chunk_bytes = 256 << 10, .chunks = 4, .staging_bytes = 2 << 20, .staging_slots = 8, .qps = 1,
+                            .chunk_bytes = 256 << 10, .chunks = 4, .staging_bytes = 2 << 20, .staging_slots = 8, .post = ZC_FAMILY_EXTENDED, .qps = 1,
                             .outstanding_reads = 16, .max_read_bytes = (UINT64_C(1) << 31) - 1, .memory_numa_node = 0, .thread_numa_node = 0, .relaxed_ordering = 1,
                             .placement = "threads and memory on NUMA node 0, the only one" };
 }
