@@ -1,0 +1,63 @@
+"""On the client of tests/lab/pair: a READ from another machine is in flight while something else is done, and that machine may go
+down without a word."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+import pytest
+
+from harness import wait_until
+from test_strategies import STRATEGIES
+
+SERVER = os.environ.get("ZC_LAB_SERVER")
+pytestmark = pytest.mark.skipif(not SERVER, reason="needs tests/lab/pair")
+PEER = f"{SERVER}:{os.environ.get('ZC_PAIR_PORT')}"
+QUICK = ("--warmup", "0.1", "--measure", "0.6", "--memory-max", "16M", "--footprint", "1M", "--operations-max", "4")
+
+
+def resources():
+    """What the kernel counts of rxe0."""
+    shown = subprocess.run(("rdma", "resource", "show"), capture_output=True, text=True, check=True).stdout
+    return dict(re.findall(r"(\w+) (\d+)", shown.split("rxe0:")[1]))
+
+
+def test_every_strategy(daemon, check_schema):
+    """All of them read from the other machine, and every byte is the one that is there."""
+    idle = daemon.objects(), resources()
+    done = daemon.zcctl("--json", "run", "--strategy", "all", "--peer", PEER, *QUICK, "--size", "20001", "--mr-size", "6000", "--chunk-size",
+                        "6000", "--validate", "all", "--skip-latency")
+    documents = json.loads(done.stdout)
+    assert {document["strategy"] for document in documents} >= set(STRATEGIES)
+    for document in documents:
+        check_schema(document)
+        assert document["state"] == "done" and document["validation"]["state"] == "passed"
+        assert document["peer"]["address"] == SERVER and document["environment"]["device"]["kind"] == "rxe"
+        assert document["validation"]["bytes"] > 0 and document["throughput"]["requests"] > 0
+    daemon.wait_objects(idle[0])
+    wait_until(lambda: resources() == idle[1], "the kernel's objects are gone")
+
+
+def test_dead_host(daemon):
+    """The last test: the server's machine ends within the run, as by a power cut. No packet says so; retries and deadlines must."""
+    idle = daemon.objects(), resources()
+    run = daemon.call("run.start", {"strategy": "pipeline_non_blocking", "peer": PEER, "size": "64K", "chunk_size": "16K", "measure": 300,
+                                    "memory_max": "16M", "validate": "first"})["id"]
+    daemon.wait_running()
+    pathlib.Path(os.environ["ZC_PAIR_SHARED"], "die").touch()
+    began = time.monotonic()
+    document = daemon.call("run.wait", {"id": run})["result"]
+    assert time.monotonic() - began < 60
+    assert document["state"] == "failed" and document["error"]["kind"] == "peer", document["error"]
+    assert SERVER in document["error"]["message"]
+    assert document["throughput"]["gib_per_s"] is None, "a window that waited for a dead peer says nothing"
+    daemon.wait_objects(idle[0])
+    wait_until(lambda: resources() == idle[1], "the kernel's objects are gone")
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", PEER, *QUICK, status=1)
+        assert SERVER in done.stderr
+    daemon.serves()
