@@ -467,6 +467,8 @@ ZS_EXPORT uint64_t zcsoft_device_cpu_ns(void)
 __attribute__((destructor)) static void flush_at_exit(void)
 {
     uint64_t until = zs_now_ns() + EXIT_FLUSH_NS;
+    if (zs_dev.running && pthread_equal(pthread_self(), zs_dev.thread))
+        return; /* a handler of the program's calls exit() on this thread, which may hold the lock */
     while (zs_dev.running && !zs_dev.forked && zs_now_ns() < until) {
         zs_lock();
         bool owing = !zs_list_empty(&zs_dev.dirty);

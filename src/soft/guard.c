@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "soft.h"
@@ -50,12 +51,15 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     }
     guard.armed = 0;
     guard.at = info->si_addr;
+    /* Leave with the mask that a return would restore: whoever stands between the kernel and this handler (ThreadSanitizer, a
+     * program's own handler that asks on) may have blocked the signal, and the next fault would kill the process. */
+    pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
     siglongjmp(guard.env, 1);
 }
 
 static void install(int sig)
 {
-    /* SA_NODEFER: the handler is left by a jump, and the signal must not stay blocked */
+    /* SA_NODEFER: a program's handler that is asked may leave by a jump, too, and had it so itself */
     struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART}, now;
     int i = sig == SIGBUS;
     if (sigaction(sig, NULL, &now) < 0 || now.sa_sigaction == on_fault)
@@ -106,7 +110,8 @@ bool zs_touch(const void *from, size_t n)
     return true;
 }
 
-bool zs_change(uint64_t *at, bool add, uint64_t a, uint64_t b, uint64_t *found)
+/* ThreadSanitizer's own atomics hold a lock inside while they touch the memory, and a jump out of them would leave it held. */
+__attribute__((no_sanitize("thread"))) bool zs_change(uint64_t *at, bool add, uint64_t a, uint64_t b, uint64_t *found)
 {
     if (sigsetjmp(guard.env, 0))
         return false;

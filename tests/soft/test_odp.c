@@ -1,4 +1,5 @@
 /* Registration on demand, advice, registering anew, and memory that is registered but not mapped (any more). */
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -6,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,13 @@ static uint8_t *map(size_t n, int prot)
     assert_ptr_not_equal(p, MAP_FAILED);
     assert_int_equal(madvise(p, n, MADV_NOHUGEPAGE), 0);
     return p;
+}
+
+/* As munmap() for whoever touches the pages, but the range stays taken. Left free it might be given to the next allocation of the
+ * device or of a sanitizer: requests would then find memory there, and unmapping the rest would take that memory away. */
+static void take_away(uint8_t *p, size_t n)
+{
+    assert_ptr_equal(mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), p);
 }
 
 static long locked_kib(void)
@@ -115,7 +124,7 @@ static void advice(void **state)
     bad = (struct ibv_sge){(uintptr_t)p + SIZE - 10, 11, m->lkey};
     assert_int_equal(ibv_advise_mr(r.pd, read, flush, &bad, 1), EFAULT);
     assert_int_equal(ibv_advise_mr(r.pd, read, flush, &s, 0), EINVAL);
-    munmap(p + 8192, 4096);
+    take_away(p + 8192, 4096);
     assert_int_equal(ibv_advise_mr(r.pd, read, flush, &s, 1), EFAULT);
     assert_int_equal(ibv_advise_mr(r.pd, read, 0, &s, 1), 0); /* a hint */
     assert_int_equal(ibv_dereg_mr(m) | ibv_dereg_mr(ro) | ibv_dereg_mr(pinned), 0);
@@ -189,7 +198,7 @@ static void run_hole(const struct hole *h, unsigned int access, bool in_the_midd
     uint8_t *p = map(SIZE, PROT_READ | PROT_WRITE);
     struct ibv_mr *mr = ibv_reg_mr(r.pd, p, SIZE, RIG_ALL | access);
     assert_non_null(mr);
-    assert_int_equal(munmap(p + from, SIZE - from), 0);
+    take_away(p + from, SIZE - from);
     struct buffer mine = h->remote ? good : (struct buffer){p, SIZE, mr}, theirs = h->remote ? (struct buffer){p, SIZE, mr} : good;
     assert_int_equal(post_recv(r.qp[1], 9, theirs.p, h->length, theirs.mr->lkey), 0);
     struct ibv_sge s = {(uintptr_t)mine.p, h->length, mine.mr->lkey};
@@ -254,7 +263,7 @@ static int handler_from_after(void)
     rig_open(&r, NULL);
     signal(SIGSEGV, on_segv);
     struct buffer a = rig_buffer(&r, 4096, RIG_ALL), b = rig_buffer(&r, 4096, RIG_ALL);
-    munmap(b.p, 4096);
+    take_away(b.p, 4096);
     assert_int_equal(post_rdma(r.qp[0], READ, 1, a.p, 64, a.mr->lkey, b.p, b.mr->rkey), 0);
     rig_expect(r.cq[0], 1, IBV_WC_REM_ACCESS_ERR);
     for (volatile int i = 0; i < 2; i++)
@@ -263,6 +272,71 @@ static int handler_from_after(void)
             return 0;
         }
     return 34;
+}
+
+/* One that blocks signals while it runs and asks the device's: each fault is the first, for the thread too. */
+static struct sigaction asked;
+
+static void ask_on(int sig, siginfo_t *info, void *context)
+{
+    asked.sa_sigaction(sig, info, context);
+}
+
+static int handler_that_asks_on(void)
+{
+    struct rig r;
+    struct sigaction a = {.sa_sigaction = ask_on, .sa_flags = SA_SIGINFO};
+    rig_open(&r, NULL);
+    struct buffer b = rig_buffer(&r, 4096, RIG_ALL | ODP);
+    struct ibv_sge s = {(uintptr_t)b.p, 4096, b.mr->lkey};
+    take_away(b.p, 4096);
+    sigfillset(&a.sa_mask);
+    sigaction(SIGSEGV, &a, &asked);
+    for (int i = 0; i < 2; i++)
+        if (ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, &s, 1) != EFAULT)
+            return 0;
+    return 36;
+}
+
+static pid_t device_thread(void)
+{
+    char path[64], name[16] = "";
+    pid_t found = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", e->d_name);
+        FILE *f = fopen(path, "re");
+        if (f && fgets(name, sizeof name, f) && strcmp(name, "zcsoft\n") == 0)
+            found = (pid_t)strtol(e->d_name, NULL, 10);
+        if (f)
+            fclose(f);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static void leave(int sig)
+{
+    (void)sig;
+    exit(35);
+}
+
+/* A handler of the program's that ends it, as test frameworks have one, while the device thread is at work. */
+static int handler_that_exits(void)
+{
+    struct rig r;
+    signal(SIGSEGV, leave);
+    rig_open(&r, NULL);
+    struct buffer a = rig_buffer(&r, SIZE, RIG_ALL), b = rig_buffer(&r, SIZE, RIG_ALL);
+    pid_t to = device_thread();
+    for (int i = 0; i < 60; i++)
+        post_rdma(r.qp[0], READ, 1, a.p, SIZE, a.mr->lkey, b.p, b.mr->rkey);
+    alarm(20);
+    usleep(1000);
+    if (to && syscall(SYS_tgkill, getpid(), to, SIGSEGV) == 0)
+        pause();
+    return 0;
 }
 
 static int in_child(int (*body)(void))
@@ -283,6 +357,8 @@ static void own_faults(void **state) /* first: it forks before the device exists
     assert_int_not_equal(in_child(crash_as_usual), 0); /* by the signal, or as a sanitizer reports it */
     assert_int_equal(in_child(handler_from_before), 33);
     assert_int_equal(in_child(handler_from_after), 34);
+    assert_int_equal(in_child(handler_that_exits), 35);
+    assert_int_equal(in_child(handler_that_asks_on), 36);
 }
 
 int main(void)
