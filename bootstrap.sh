@@ -21,6 +21,7 @@ build libjansson-dev     pc:jansson             jansson-devel
 build libhwloc-dev       pc:hwloc               hwloc-devel
 build libinih-dev        pc:inih                inih-devel
 build libsystemd-dev     pc:libsystemd          systemd-devel
+build libsodium-dev      pc:libsodium           libsodium-devel
 build libcmocka-dev      pc:cmocka              libcmocka-devel
 build scdoc              cmd:scdoc              scdoc
 test  zsh                cmd:zsh                zsh

@@ -93,8 +93,8 @@ static int start_region(struct daemon *daemon, struct zc_error *err)
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed = zc_now_ns();
-    return zc_region_create_pages(daemon->device, daemon->config.region_size_bytes, (enum zc_pages)daemon->config.region_pages, seed,
-                                  &daemon->region, err);
+    return zc_region_create_scoped(daemon->device, daemon->config.region_size_bytes, (enum zc_pages)daemon->config.region_pages,
+                                   ZC_RKEY_REGION, seed, &daemon->region, err);
 }
 
 static void stop_region(struct daemon *daemon)

@@ -7,7 +7,7 @@
 
 #include "log.h"
 
-enum { SESSIONS_MAX = 1024, QPS_A_SESSION_MAX = 64, HELLO_TIMEOUT_MS = 5000 };
+enum { SESSIONS_MAX = 256, SESSIONS_OF_PEER_MAX = 64, QPS_A_SESSION_MAX = 64, HELLO_TIMEOUT_MS = 5000 };
 static const double TICK_S = 0.1;       /* the responder's deadlines: responder.h */
 
 struct serving {
@@ -55,6 +55,7 @@ int serving_start(struct daemon *daemon, struct zc_error *err)
     struct zc_responder_params params = {
         .device = daemon->device, .region = daemon->region, .listen_address = any_address(listen->address) ? NULL : listen->address,
         .port = listen->port, .max_sessions = SESSIONS_MAX, .max_qps_per_session = QPS_A_SESSION_MAX,
+        .max_sessions_per_peer = SESSIONS_OF_PEER_MAX,
         .hello_timeout_ms = HELLO_TIMEOUT_MS, .log = on_log,
     };
     struct serving *serving = calloc(1, sizeof *serving);

@@ -85,6 +85,7 @@ static void append_read(struct zc_pipeline *pipeline, struct zc_lane *lane, stru
     read->sge.length = (uint32_t)min_u64(chunk->length_bytes - at, pipeline->max_read_bytes);
     read->sge.lkey = chunk->lkey;
     read->wr.wr.rdma.remote_addr = pipeline->remote.address + chunk->remote_offset + at;
+    read->wr.wr.rdma.rkey = lane->rkey;
     read->wr.next = NULL;
     read->lane = (uint32_t)(lane - pipeline->lanes);
     if (lane->first)

@@ -133,6 +133,9 @@ static int rejected(const struct zc_connection *c, const struct zc_cm_event *eve
     if (answer.status == ZC_PEER_BAD_VERSION)
         return zc_error_set(err, ZC_ERR_PEER, -EPROTO, "peer", "peer %s refused: it speaks version %u of the peer protocol, this is %d",
                             c->name, answer.version, ZC_PEER_VERSION);
+    if (zc_peer_status_limit(answer.status))
+        return zc_error_set(err, ZC_ERR_PEER, -ECONNREFUSED, "peer", "peer %s refused: %s (%s = %u)", c->name,
+                            zc_peer_status_text(answer.status), zc_peer_status_limit(answer.status), answer.limit);
     return zc_error_set(err, ZC_ERR_PEER, -ECONNREFUSED, "peer", "peer %s refused: %s", c->name, zc_peer_status_text(answer.status));
 }
 
@@ -159,7 +162,7 @@ static int accepted(struct zc_connection *c, const struct zc_cm_event *event, st
 static int request(struct zc_connection *c, struct rdma_cm_id *id, uint32_t index, struct zc_error *err)
 {
     struct zc_peer_request private_data = {
-        .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .session = c->session,
+        .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .session = c->auth.session,
         .qp_index = (uint16_t)index, .qp_count = (uint16_t)c->qps,
     };
     zc_peer_request_swap(&private_data);
@@ -211,7 +214,7 @@ int connect_qp(struct zc_connection *c, uint32_t index, struct sockaddr *address
     struct ibv_cq *control_cq = zc_completion_cq(c->control);
     struct ibv_qp_init_attr attr = {
         .qp_type = IBV_QPT_RC, .send_cq = zc_completion_cq(c->completion), .recv_cq = control_cq,
-        .cap = {.max_send_wr = c->send_slots + CONTROL_RECEIVE, .max_send_sge = 1, .max_recv_wr = CONTROL_RECEIVES, .max_recv_sge = 1},
+        .cap = {.max_send_wr = c->send_slots + CONTROL_SENDS, .max_send_sge = 1, .max_recv_wr = CONTROL_RECEIVES, .max_recv_sge = 1},
     };
     rc = zc_cm_qp_create_family(c->device, id, &attr, c->post, IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND, &c->senders[index],
                                 err);

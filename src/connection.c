@@ -1,4 +1,5 @@
-/* A requester's session from opening to closing: see connection.h. How one QP gets connected is in connect.c. */
+/* A requester's session from opening to closing: see connection.h. How one QP gets connected is in connect.c, what is said on the
+ * control QP in talk.c. */
 #include "connection.h"
 
 #include <errno.h>
@@ -16,66 +17,6 @@
 #include "post.h"
 
 enum { BYE_TIMEOUT_NS = 200000000 };
-
-static void receive_wr(struct zc_connection *c, uint64_t slot, struct ibv_recv_wr *wr, struct ibv_sge *sge)
-{
-    *sge = (struct ibv_sge){.addr = (uint64_t)(uintptr_t)&c->messages[slot], .length = sizeof(c->messages[slot]),
-                            .lkey = c->mr->lkey};
-    zc_wr_recv(wr, slot, sge, 1);
-}
-
-/* The control QP gets room for messages. Every other QP gets one receive that nothing may arrive in: it tells, by being flushed,
- * that the QP has failed, since async events of this device go to another owner (responder.c). */
-int connection_post_receives(struct zc_connection *c, uint32_t index, struct zc_error *err)
-{
-    struct ibv_recv_wr wrs[CONTROL_RECEIVES];
-    struct ibv_sge sges[CONTROL_RECEIVES];
-    size_t count = index == 0 ? CONTROL_RECEIVES : 1, accepted;
-    for (size_t i = 0; i < count; i++) {
-        if (index == 0)
-            receive_wr(c, CONTROL_RECEIVE + i, &wrs[i], &sges[i]);
-        else
-            zc_wr_recv(&wrs[i], CONTROL_MESSAGES, NULL, 0);
-    }
-    zc_wr_link_recv(wrs, count);
-    int rc = zc_post_recv(c->ids[index]->qp, wrs, &accepted, NULL);
-    return rc ? zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "cannot post a receive: %s", strerror(-rc)) : 0;
-}
-
-static void received(struct zc_connection *c, const struct ibv_wc *wc)
-{
-    if (wc->status != IBV_WC_SUCCESS || wc->wr_id < CONTROL_RECEIVE || wc->wr_id >= CONTROL_MESSAGES) {
-        if (!c->lost)
-            c->lost = wc->status == IBV_WC_WR_FLUSH_ERR ? "a QP went into the error state" : ibv_wc_status_str(wc->status);
-        return;
-    }
-    struct zc_peer_message message = c->messages[wc->wr_id];
-    zc_peer_message_swap(&message);
-    struct ibv_recv_wr wr;
-    struct ibv_sge sge;
-    receive_wr(c, wc->wr_id, &wr, &sge);
-    zc_post_recv(c->ids[0]->qp, &wr, NULL, NULL);
-
-    bool valid = wc->byte_len == sizeof(message) && message.magic == ZC_PEER_MAGIC && message.session == c->session;
-    if (valid && message.type == ZC_PEER_WELCOME && !c->welcomed) {
-        c->welcome = message;
-        c->welcomed = true;
-    } else if (valid && message.type == ZC_PEER_BYE) {
-        c->lost = message.status == ZC_PEER_OK ? "it ended the session" : zc_peer_status_text(message.status);
-    } else if (!c->lost) {
-        c->lost = "it sent a message that makes no sense";
-    }
-}
-
-void connection_drain_control(struct zc_connection *c)
-{
-    struct ibv_wc wcs[CONTROL_RECEIVES];
-    int count;
-    zc_completion_rearm(c->control);
-    while ((count = zc_completion_poll(c->control, CONTROL_RECEIVES, wcs)) > 0)
-        for (int i = 0; i < count; i++)
-            received(c, &wcs[i]);
-}
 
 void connection_event(struct zc_connection *c, const struct zc_cm_event *event)
 {
@@ -95,62 +36,11 @@ void connection_event(struct zc_connection *c, const struct zc_cm_event *event)
     }
 }
 
-static void drain_events(struct zc_connection *c)
+void connection_drain_events(struct zc_connection *c)
 {
     struct zc_cm_event event;
     while (zc_cm_event_next(c->channel, &event) > 0)
         connection_event(c, &event);
-}
-
-static int send_control(struct zc_connection *c, unsigned slot, uint16_t type, unsigned flags)
-{
-    c->messages[slot] = (struct zc_peer_message){
-        .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = type, .session = c->session};
-    zc_peer_message_swap(&c->messages[slot]);
-    struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)&c->messages[slot], .length = sizeof(c->messages[slot]),
-                          .lkey = c->mr->lkey};
-    struct ibv_send_wr wr;
-    zc_wr_send(&wr, ZC_CONTROL_WR_ID, &sge, 1, flags);
-    return zc_sender_post(&c->senders[0], &wr, NULL, NULL);
-}
-
-static int check_welcome(struct zc_connection *c, struct zc_error *err)
-{
-    const struct zc_peer_message *w = &c->welcome;
-    if (w->version != ZC_PEER_VERSION)
-        return zc_error_set(err, ZC_ERR_PEER, -EPROTO, "peer", "peer %s speaks version %u of the peer protocol, this is %d", c->name,
-                            w->version, ZC_PEER_VERSION);
-    if (w->status != ZC_PEER_OK)
-        return zc_error_set(err, ZC_ERR_PEER, -ECONNREFUSED, "peer", "peer %s refused: %s", c->name, zc_peer_status_text(w->status));
-    if (w->region_size == 0 || w->region_address > UINT64_MAX - w->region_size)
-        return zc_error_set(err, ZC_ERR_PEER, -EPROTO, "peer", "peer %s offers a region that cannot exist: %llu bytes at %#llx", c->name,
-                            (unsigned long long)w->region_size, (unsigned long long)w->region_address);
-    c->remote.address = w->region_address;
-    c->remote.size_bytes = w->region_size;
-    c->remote.pattern_seed = w->pattern_seed;
-    c->remote.rkey = w->rkey;
-    zc_cm_address_split(rdma_get_peer_addr(c->ids[0]), c->remote.numeric_address, sizeof(c->remote.numeric_address),
-                        &c->remote.port);
-    return 0;
-}
-
-/* HELLO goes unsignaled: no completion of ours reaches the caller's CQ unless the connection fails, and then nobody gets it. */
-static int greet(struct zc_connection *c, struct zc_error *err)
-{
-    int rc = send_control(c, CONTROL_HELLO, ZC_PEER_HELLO, 0);
-    if (rc)
-        return zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "cannot send HELLO to peer %s: %s", c->name, strerror(-rc));
-    for (;;) {
-        connection_drain_control(c);
-        if (c->welcomed)
-            return check_welcome(c, err);
-        drain_events(c);
-        if (c->lost)
-            return zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s was lost before its WELCOME: %s", c->name, c->lost);
-        rc = connection_wait(c, err);
-        if (rc)
-            return rc;
-    }
 }
 
 static int watch(int epoll_fd, int fd)
@@ -167,15 +57,15 @@ static int set_up(struct zc_connection *c, struct zc_error *err)
     c->page = calloc(1, sizeof(*c->page));
     if (!c->ids || !c->senders || !c->page)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a connection with %u QPs", c->qps);
-    while (c->session == 0)
-        if (getrandom(&c->session, sizeof(c->session), 0) < 0 && errno != EINTR)
+    while (c->auth.session == 0)
+        if (getrandom(&c->auth.session, sizeof(c->auth.session), 0) < 0 && errno != EINTR)
             return zc_error_set(err, ZC_ERR_INTERNAL, -errno, NULL, "cannot get a random session id: %m");
 
     int rc = zc_cm_channel_create(&c->channel, err);
     if (rc == 0)
         rc = zc_completion_create(c->device, (int)(CONTROL_RECEIVES + c->qps), &c->control, err);
     if (rc == 0)
-        rc = zc_buffer_create(CONTROL_MESSAGES * sizeof(struct zc_peer_message), -1, c->page, err);
+        rc = zc_buffer_create(CONTROL_MESSAGES * sizeof(union control_message), -1, c->page, err);
     if (rc)
         return rc;
     c->messages = c->page->address;
@@ -226,8 +116,8 @@ static int find_source(struct zc_connection *c, struct zc_error *err)
 int zc_connection_open(const struct zc_device *device, const struct zc_connection_params *params, struct zc_connection **connection,
                        struct zc_error *err)
 {
-    if (params->qps < 1 || params->qps > UINT16_MAX)
-        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "qps", "a connection has 1 to %d QPs, not %u", UINT16_MAX, params->qps);
+    if (params->qps < 1 || params->qps > ZC_PEER_QPS_MAX)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "qps", "a connection has 1 to %d QPs, not %u", ZC_PEER_QPS_MAX, params->qps);
     struct zc_connection *c = calloc(1, sizeof(*c));
     if (!c)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a connection");
@@ -241,6 +131,7 @@ int zc_connection_open(const struct zc_device *device, const struct zc_connectio
     c->port = params->port;
     c->timeout_ms = params->timeout_ms;
     c->tos = params->tos;
+    c->key = params->key;
     c->deadline_ns = zc_now_ns() + (uint64_t)params->timeout_ms * 1000000u;
     c->cancel_fd = params->cancel_fd;
     snprintf(c->name, sizeof(c->name), strchr(params->host, ':') ? "[%s]:%u" : "%s:%u", params->host, params->port);
@@ -251,7 +142,7 @@ int zc_connection_open(const struct zc_device *device, const struct zc_connectio
     if (rc == 0)
         rc = connect_all(c, params->host, err);
     if (rc == 0)
-        rc = greet(c, err);
+        rc = connection_greet(c, err);
     if (rc) {
         zc_connection_close(c);
         return rc;
@@ -265,7 +156,7 @@ static void say_bye(struct zc_connection *c)
 {
     uint64_t deadline_ns = zc_now_ns() + BYE_TIMEOUT_NS;
     struct ibv_wc wcs[16];
-    if (send_control(c, CONTROL_BYE, ZC_PEER_BYE, IBV_SEND_SIGNALED) != 0)
+    if (connection_send(c, CONTROL_BYE, ZC_PEER_BYE, NULL, IBV_SEND_SIGNALED) != 0)
         return;
     do {
         int count;
@@ -307,12 +198,21 @@ void zc_connection_close(struct zc_connection *c)
     free(c);
 }
 
+void zc_connection_keep(struct zc_connection *c, uint64_t now_ns)
+{
+    if (c->alive_ns == 0 || now_ns < c->next_alive_ns || c->lost)
+        return;
+    c->next_alive_ns = now_ns + c->alive_ns;
+    connection_send(c, CONTROL_ALIVE, ZC_PEER_ALIVE, NULL, 0);  /* best effort: a full send queue has the READs to tell for it */
+}
+
 int zc_connection_check(struct zc_connection *c, struct zc_error *err)
 {
+    zc_connection_keep(c, zc_now_ns());
     struct epoll_event event;
     if (!c->lost && epoll_wait(c->epoll_fd, &event, 1, 0) > 0) {
         connection_drain_control(c);    /* first: a BYE says more than the disconnection that follows it */
-        drain_events(c);
+        connection_drain_events(c);
     }
     return c->lost ? zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s is lost: %s", c->name, c->lost) : 0;
 }
@@ -335,6 +235,11 @@ struct ibv_qp *zc_connection_qp(const struct zc_connection *c, uint32_t index)
 const struct zc_sender *zc_connection_sender(const struct zc_connection *c, uint32_t index)
 {
     return index < c->connected ? &c->senders[index] : NULL;
+}
+
+uint32_t zc_connection_rkey(const struct zc_connection *c, uint32_t index)
+{
+    return c->welcome.rkeys[index];
 }
 
 uint32_t zc_connection_qp_count(const struct zc_connection *c)

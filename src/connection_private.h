@@ -1,4 +1,5 @@
-/* What connection.c (the life of a connection) and connect.c (how one QP gets connected) share. Private to src/. */
+/* What connection.c (the life of a connection), connect.c (how one QP gets connected) and talk.c (what is said) share. Private to
+ * src/. */
 #ifndef ZC_CONNECTION_PRIVATE_H
 #define ZC_CONNECTION_PRIVATE_H
 
@@ -10,7 +11,16 @@
 #include "resolve.h"
 
 /* Messages that the control QP sends and receives; they lie in one registered page. */
-enum { CONTROL_HELLO, CONTROL_BYE, CONTROL_RECEIVE, CONTROL_RECEIVES = 4, CONTROL_MESSAGES = CONTROL_RECEIVE + CONTROL_RECEIVES };
+enum {
+    CONTROL_HELLO, CONTROL_PROOF, CONTROL_ALIVE, CONTROL_BYE,
+    CONTROL_RECEIVE, CONTROL_RECEIVES = 4, CONTROL_MESSAGES = CONTROL_RECEIVE + CONTROL_RECEIVES,
+    /* Send slots beside the READs': an ALIVE holds one until a later READ completes, and some may go out during a long one. */
+    CONTROL_SENDS = CONTROL_RECEIVE + 4,
+};
+union control_message {
+    struct zc_peer_message message;
+    struct zc_peer_welcome welcome;
+};
 
 enum { CONNECTION_NAME_MAX = ZC_PEER_MAX + 8 };
 
@@ -21,7 +31,7 @@ struct zc_connection {
     struct rdma_event_channel *channel;
     int epoll_fd;                           /* over the channel and the control completions */
 
-    struct zc_peer_message *messages;       /* CONTROL_MESSAGES of them */
+    union control_message *messages;        /* CONTROL_MESSAGES of them */
     struct zc_buffer *page;
     struct ibv_mr *mr;
 
@@ -31,7 +41,8 @@ struct zc_connection {
     uint32_t qps, connected;
     uint32_t send_slots;
     uint32_t outstanding_reads;
-    uint64_t session;
+    struct auth_session auth;               /* its `session` names this one to the peer */
+    const struct zc_key *key;
 
     char name[CONNECTION_NAME_MAX];         /* HOST:PORT as asked for: every message has it */
     uint16_t port;
@@ -41,10 +52,12 @@ struct zc_connection {
     uint64_t deadline_ns;
     int cancel_fd;
 
-    bool welcomed;
-    struct zc_peer_message welcome;         /* in host order */
+    bool challenged, welcomed;
+    struct zc_peer_welcome welcome;         /* in host order */
+    uint64_t alive_ns, next_alive_ns;       /* 0: the peer wants no ALIVE */
     struct zc_remote remote;
     const char *lost;                       /* why the peer is gone; NULL while it is there */
+    bool refused;                           /* it said so itself, in a BYE before WELCOME */
 };
 
 /* Connect QP `index` to `address`. Uses up what is left until connection->deadline_ns. */
@@ -52,11 +65,17 @@ int connect_qp(struct zc_connection *connection, uint32_t index, struct sockaddr
 
 /* Wait for connection->epoll_fd until the deadline; errors are classified here. */
 int connection_wait(struct zc_connection *connection, struct zc_error *err);
-/* Handle what control completions there are: WELCOME, BYE, failures. Never blocks. */
-void connection_drain_control(struct zc_connection *connection);
-/* An rdma_cm event of a QP that is connected already. */
+/* An rdma_cm event of a QP that is connected already, and all that are pending. */
 void connection_event(struct zc_connection *connection, const struct zc_cm_event *event);
+void connection_drain_events(struct zc_connection *connection);
+
 /* Post the receives of QP `index`, before the peer can send. */
 int connection_post_receives(struct zc_connection *connection, uint32_t index, struct zc_error *err);
+/* Handle what control completions there are: CHALLENGE, WELCOME, BYE, failures. Never blocks. */
+void connection_drain_control(struct zc_connection *connection);
+/* A message from its slot; `proof` may be NULL. 0 or a negative errno. */
+int connection_send(struct zc_connection *connection, unsigned slot, uint16_t type, const uint8_t *proof, unsigned flags);
+/* From HELLO to WELCOME, which fills connection->remote. */
+int connection_greet(struct zc_connection *connection, struct zc_error *err);
 
 #endif

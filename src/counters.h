@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct zc_counters {
-    atomic_uint_least64_t pds, mrs, mr_bytes, cqs, channels, qps, srqs, cm_ids;     /* alive now */
+    atomic_uint_least64_t pds, mrs, mr_bytes, mws, cqs, channels, qps, srqs, cm_ids;    /* alive now */
     atomic_uint_least64_t registrations;                                            /* ibv_reg_mr calls ever */
 };
 extern struct zc_counters zc_counters;

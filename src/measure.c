@@ -85,7 +85,8 @@ static int run_connect(struct zc_run *run)
         return rc;
     const struct zc_connection_params connection = {
         .host = params->host, .port = params->port, .qps = qps, .send_slots = run->send_slots, .timeout_ms = CONNECT_TIMEOUT_MS,
-        .tos = (uint8_t)params->options.tos, .post = (enum zc_family)params->options.post, .from_device = strcmp(params->options.device, "auto") != 0,
+        .key = params->key, .tos = (uint8_t)params->options.tos, .post = (enum zc_family)params->options.post,
+        .from_device = strcmp(params->options.device, "auto") != 0,
         .cancel_fd = params->cancel_fd, .completion = run->completion,
     };
     rc = zc_connection_open(params->device, &connection, &run->connection, err);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "auth.h"
 #include "device.h"
 #include "error.h"
 #include "options.h"
@@ -25,6 +26,7 @@ struct zc_measure_params {
     struct zc_run_options options;          /* checked by zc_run_options_check() */
     const char *host;                       /* where to connect; options.peer resolved by the caller ("self" -> own address) */
     uint16_t port;
+    const struct zc_key *key;               /* pre-shared with the peer; borrowed; NULL: none */
     int cancel_fd;                          /* eventfd(2), readable: stop soon with ZC_ERR_CANCELLED */
     const atomic_bool *cancel;              /* the same, for polling loops; set before cancel_fd is written */
     uint64_t (*thread_allocations)(void);   /* allocator calls of the calling thread so far; NULL: not counted */

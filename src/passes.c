@@ -78,6 +78,7 @@ void zc_run_tick(void *arg, uint64_t now_ns, uint64_t bytes_since_last)
     const uint64_t since = now_ns > run->phase_started_ns ? now_ns - run->phase_started_ns : 0;
     const uint64_t in_phase = min_u64(since, run->phase_length_ns);
     run->last_tick_ns = now_ns;
+    zc_connection_keep(run->connection, now_ns);
     if (!progress)
         return;
     atomic_store(&progress->elapsed_ns, run->elapsed_before_ns + in_phase);

@@ -72,6 +72,7 @@ static int create_lanes(struct zc_pipeline *pipeline, struct zc_error *err)
     const uint32_t slots = pipeline->params.send_slots;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         pipeline->lanes[i].sender = *zc_connection_sender(connection, i);
+        pipeline->lanes[i].rkey = zc_connection_rkey(connection, i);
         pipeline->lanes[i].slots.capacity = outstanding < slots ? outstanding : slots;
     }
     return 0;
@@ -90,7 +91,7 @@ static void build_chunk(struct zc_pipeline *pipeline, uint32_t index)
     pipeline->free_chunks[index] = pipeline->chunk_count - 1 - index;   /* record 0 on top */
     for (uint32_t i = 0; i < pipeline->reads_per_chunk; i++) {
         struct zc_read *const read = &pipeline->reads[(size_t)index * pipeline->reads_per_chunk + i];
-        zc_wr_read(&read->wr, zc_wr_id(index, i), &read->sge, 1, 0, pipeline->remote.rkey, IBV_SEND_SIGNALED);
+        zc_wr_read(&read->wr, zc_wr_id(index, i), &read->sge, 1, 0, 0, IBV_SEND_SIGNALED);
     }
 }
 

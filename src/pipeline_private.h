@@ -41,9 +41,10 @@ static inline uint32_t zc_ring_pop(struct zc_ring *ring)
 
 static inline uint32_t zc_hands_count(const struct zc_hands *hands) { return hands->before + hands->after; }
 
-/* A QP, the slots of it that are taken, and what will go out with its next doorbell. */
+/* A QP, the rkey that it reads with, the slots of it that are taken, and what will go out with its next doorbell. */
 struct zc_lane {
     struct zc_sender sender;
+    uint32_t rkey;
     struct zc_slots slots;
     struct ibv_send_wr *first, *last;
 };

@@ -62,7 +62,7 @@ static int post(struct probe_run *run, uint64_t slot, uint64_t size_bytes)
     struct ibv_sge sge = { .addr = (uintptr_t)run->landing.address + slot * ZC_PROBE_READ_MAX, .length = (uint32_t)size_bytes,
                            .lkey = run->mr->lkey };
     struct ibv_send_wr wr;
-    zc_wr_read(&wr, slot, &sge, 1, remote->address + run->offset, remote->rkey, IBV_SEND_SIGNALED);
+    zc_wr_read(&wr, slot, &sge, 1, remote->address + run->offset, zc_connection_rkey(run->connection, 0), IBV_SEND_SIGNALED);
     run->offset += size_bytes;
     const int rc = zc_post_send(zc_connection_qp(run->connection, 0), &wr, NULL, NULL);
     return rc == 0 ? 0 : zc_error_set(run->err, ZC_ERR_DEVICE, rc, NULL, "cannot post a READ of %" PRIu64 " bytes: %s", size_bytes,

@@ -1,5 +1,5 @@
 /* The responder's listener, its one descriptor and the events behind it: see responder.h. Sessions are in session.c, what they say
- * in messages.c. */
+ * in messages.c, their times in deadlines.c. */
 #include "responder.h"
 
 #include <errno.h>
@@ -133,13 +133,16 @@ static int create_descriptors(struct zc_responder *r, struct zc_error *err)
 
 int zc_responder_create(const struct zc_responder_params *params, struct zc_responder **responder, struct zc_error *err)
 {
-    if (params->max_sessions < 1 || params->max_qps_per_session < 1)
+    if (params->max_sessions < 1 || params->max_qps_per_session < 1 || params->max_qps_per_session > ZC_PEER_QPS_MAX)
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, params->max_sessions < 1 ? "max_sessions" : "max_qps_per_session",
-                            "a responder needs at least one session and one QP a session");
+                            "a responder needs at least one session, and 1 to %d QPs a session", ZC_PEER_QPS_MAX);
     struct zc_responder *r = calloc(1, sizeof(*r));
     if (!r)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a responder");
     r->params = *params;
+    if (params->allow)
+        r->allow = *params->allow;
+    r->params.allow = NULL;
     r->epoll_fd = r->timer_fd = r->again_fd = -1;
 
     int rc = sessions_create(r, err);
@@ -166,18 +169,33 @@ static void close_if_open(int fd)
         close(fd);
 }
 
-/* Say BYE and let its completion end the session, if there is anyone to say it to. */
-static void close_session(struct zc_responder *r, struct session *session, uint16_t status)
+void responder_close(struct zc_responder *r, struct session *session, uint16_t status)
 {
     if (session->state == SESSION_CLOSING)
         return;
-    if (session->state == SESSION_CONNECTING || messages_send(r, session, ZC_PEER_BYE, status) != 0) {
+    if (session->state == SESSION_CONNECTING || messages_send_bye(r, session, status) != 0) {
         session_end(r, session, END_CLOSED, "closed here");
         return;
     }
     session->state = SESSION_CLOSING;
+    session->bye_status = status;
     session->deadline_ns = zc_now_ns() + CLOSE_TIMEOUT_NS;
     r->deadlines_changed = true;
+}
+
+void responder_closed(struct zc_responder *r, struct session *session)
+{
+    switch (session->bye_status) {
+    case ZC_PEER_IDLE:
+        session_end(r, session, END_IDLE, "it said nothing for idle_timeout");
+        break;
+    case ZC_PEER_WRONG_KEY:
+        session_end(r, session, END_REFUSED, "its key is another one");
+        break;
+    default:
+        session_end(r, session, END_CLOSED, "closed here");
+        break;
+    }
 }
 
 static void close_sessions(struct zc_responder *r)
@@ -185,7 +203,7 @@ static void close_sessions(struct zc_responder *r)
     uint64_t deadline_ns = zc_now_ns() + GOODBYE_TIMEOUT_NS;
     for (uint32_t i = 0; i < r->params.max_sessions; i++)
         if (r->sessions[i])
-            close_session(r, r->sessions[i], ZC_PEER_GOING_AWAY);
+            responder_close(r, r->sessions[i], ZC_PEER_GOING_AWAY);
     while (r->stats.sessions_open > 0) {
         zc_completion_rearm(r->completion);
         if (messages_process(r, COMPLETIONS_A_CALL) || r->stats.sessions_open == 0)
@@ -195,7 +213,7 @@ static void close_sessions(struct zc_responder *r)
     }
     for (uint32_t i = 0; i < r->params.max_sessions; i++)
         if (r->sessions[i])
-            session_end(r, r->sessions[i], END_CLOSED, "closed here; BYE was not acknowledged");
+            responder_closed(r, r->sessions[i]);
 }
 
 void zc_responder_destroy(struct zc_responder *r)
@@ -243,7 +261,7 @@ static void cm_event(struct zc_responder *r, const struct zc_cm_event *event)
         break;
     case RDMA_CM_EVENT_DISCONNECTED:
         if (qp && qp->session->state == SESSION_CLOSING)
-            session_end(r, qp->session, END_CLOSED, "closed here");
+            responder_closed(r, qp->session);
         else if (qp)
             session_end(r, qp->session, END_DISCONNECTED, "the peer disconnected");
         break;
@@ -322,38 +340,6 @@ static bool async_event(struct zc_responder *r)
     return true;
 }
 
-/* --- deadlines --- */
-
-static void expire(struct zc_responder *r)
-{
-    uint64_t expirations, now_ns = zc_now_ns();
-    if (read(r->timer_fd, &expirations, sizeof(expirations)) != sizeof(expirations))
-        return;
-    r->deadlines_changed = true;
-    for (uint32_t i = 0; i < r->params.max_sessions; i++) {
-        struct session *session = r->sessions[i];
-        if (!session || session->deadline_ns > now_ns)
-            continue;
-        if (session->state == SESSION_CLOSING)
-            session_end(r, session, END_CLOSED, "closed here; BYE was not acknowledged");
-        else
-            session_end(r, session, END_TIMEOUT, "no HELLO came in time");
-    }
-}
-
-static void set_timer(struct zc_responder *r)
-{
-    uint64_t earliest_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < r->params.max_sessions; i++)
-        if (r->sessions[i] && r->sessions[i]->deadline_ns < earliest_ns)
-            earliest_ns = r->sessions[i]->deadline_ns;
-    struct itimerspec timer = {0};      /* all zero disarms */
-    if (earliest_ns != UINT64_MAX)
-        timer.it_value = (struct timespec){.tv_sec = (time_t)(earliest_ns / 1000000000u), .tv_nsec = (long)(earliest_ns % 1000000000u)};
-    timerfd_settime(r->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
-    r->deadlines_changed = false;
-}
-
 /* Completions first: a BYE says more than the disconnection that follows it. The channels of rdma_cm and of async events are
  * level-triggered and need no reminder. */
 void zc_responder_process(struct zc_responder *r)
@@ -369,12 +355,16 @@ void zc_responder_process(struct zc_responder *r)
         cm_event(r, &event);
     for (int i = 0; i < EVENTS_A_CALL && async_event(r); i++)
         ;
-    expire(r);
-    if (r->deadlines_changed)
-        set_timer(r);
+    deadlines_expire(r);
+    deadlines_set(r);
 }
 
 /* --- for the owner --- */
+
+void zc_responder_refuse(struct zc_responder *r)
+{
+    r->refusing = true;
+}
 
 int zc_responder_fd(const struct zc_responder *r)
 {
@@ -402,7 +392,7 @@ size_t zc_responder_sessions(const struct zc_responder *r, struct zc_session_inf
         if (count < max) {
             struct zc_session_info *info = &infos[count];
             *info = (struct zc_session_info){
-                .id = session->id, .qps = session->accepted, .welcomed = session->state != SESSION_CONNECTING,
+                .id = session->id, .qps = session->accepted, .welcomed = session->state >= SESSION_READY,
                 .age_s = (double)(now_ns - session->created_ns) / 1e9, .outstanding_reads = session->outstanding_reads};
             snprintf(info->peer, sizeof(info->peer), "%s", session->peer);
         }
@@ -416,8 +406,7 @@ bool zc_responder_close_session(struct zc_responder *r, uint64_t id)
     struct session *session = session_find(r, id);
     if (!session)
         return false;
-    close_session(r, session, ZC_PEER_OK);
-    if (r->deadlines_changed)
-        set_timer(r);
+    responder_close(r, session, ZC_PEER_OK);
+    deadlines_set(r);
     return true;
 }

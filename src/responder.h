@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "auth.h"
 #include "device.h"
 #include "error.h"
+#include "network.h"
 #include "region.h"
 
 struct zc_responder;
@@ -25,8 +27,13 @@ struct zc_responder_params {
     const char *listen_address;     /* NULL or "": any address (what comes in over another device than `device` is refused, because
                                        the region is not registered there); else a numeric address */
     uint16_t port;                  /* 0: any free one */
-    uint32_t max_sessions, max_qps_per_session;
-    uint32_t hello_timeout_ms;      /* between accept and HELLO */
+    uint32_t max_sessions, max_qps_per_session;     /* 1..; QPs at most ZC_PEER_QPS_MAX */
+    uint32_t max_sessions_per_peer; /* of one address; 0: as many as there may be at all */
+    const struct zc_networks *allow;    /* whose requests are heard; copied; NULL or empty: everybody's */
+    const struct zc_key *key;       /* whoever does not know it is told no rkey; borrowed; NULL: everybody is */
+    uint32_t hello_timeout_ms;      /* between the first request of a session and WELCOME */
+    uint32_t idle_timeout_ms;       /* a session whose requester says nothing for that long ends; 0: never */
+    uint32_t keepalive_interval_ms; /* a zero-length RDMA WRITE on a session that said nothing: its NIC must answer; 0: none */
     void (*log)(void *arg, enum zc_log_level level, const char *message);  /* one line that names the session; may be NULL */
     void *log_arg;
     void (*port_changed)(void *arg);    /* an async event of the device's port: zc_device_refresh() may tell more; may be NULL */
@@ -44,7 +51,8 @@ struct zc_session_info {
 
 struct zc_responder_stats {
     uint64_t sessions_open, sessions_total, sessions_refused;
-    uint64_t ended_bye, ended_disconnected, ended_error, ended_timeout, ended_closed;
+    uint64_t ended_bye, ended_disconnected, ended_error, ended_closed;
+    uint64_t ended_timeout, ended_idle, ended_unreachable;      /* no HELLO or PROOF, no ALIVE, no answer to keep-alive */
 };
 
 /* Listen. ZC_ERR_INVALID with field "listen" (no such address on an RDMA device), ZC_ERR_BUSY (the port is in use), ZC_ERR_RESOURCE,
@@ -52,6 +60,9 @@ struct zc_responder_stats {
 int zc_responder_create(const struct zc_responder_params *params, struct zc_responder **responder, struct zc_error *err);
 /* Tell every session BYE (200 ms at most), release everything. NULL is allowed. */
 void zc_responder_destroy(struct zc_responder *responder);
+
+/* From now on every request is refused: "it is shutting down". Sessions go on until zc_responder_destroy(). */
+void zc_responder_refuse(struct zc_responder *responder);
 
 int zc_responder_fd(const struct zc_responder *responder);      /* an epoll instance */
 void zc_responder_process(struct zc_responder *responder);      /* a bounded amount of work */

@@ -1,6 +1,7 @@
 /* The sessions that a responder has accepted: which request becomes a QP of which session, how a QP is found again by its number,
  * and how a session ends as a whole. Called by responder.c and messages.c. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,9 @@
 #include "counters.h"
 #include "responder_private.h"
 
-enum { CONTROL_SEND_SLOTS = 4, OTHER_SEND_SLOTS = 1 };
+/* The control QP: CHALLENGE, a window's binding, WELCOME, a keep-alive, BYE. The others: a window's binding. */
+enum { CONTROL_SEND_SLOTS = 5, OTHER_SEND_SLOTS = 1 };
+static const uint64_t LOGGED_NS = UINT64_C(60000000000);
 
 int sessions_create(struct zc_responder *r, struct zc_error *err)
 {
@@ -65,32 +68,55 @@ struct session *session_find(const struct zc_responder *r, uint64_t id)
 
 /* --- a connection request --- */
 
+/* The answer to a request: a status and, where a limit is reached, which number it is. */
+struct verdict {
+    uint16_t status;
+    uint32_t limit;
+};
+
 static struct session *find_by_key(const struct zc_responder *r, uint64_t key, const char *host)
 {
     for (uint32_t i = 0; i < r->params.max_sessions; i++)
-        if (r->sessions[i] && r->sessions[i]->key == key && strcmp(r->sessions[i]->host, host) == 0)
+        if (r->sessions[i] && r->sessions[i]->auth.session == key && strcmp(r->sessions[i]->host, host) == 0)
             return r->sessions[i];
     return NULL;
 }
 
-static uint16_t create_session(struct zc_responder *r, const struct zc_peer_request *request, struct rdma_cm_id *id, const char *host,
-                               struct session **session)
+static uint32_t sessions_of(const struct zc_responder *r, const char *host)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->params.max_sessions; i++)
+        count += r->sessions[i] && strcmp(r->sessions[i]->host, host) == 0;
+    return count;
+}
+
+static uint32_t free_slot(const struct zc_responder *r)
 {
     uint32_t slot = 0;
     while (slot < r->params.max_sessions && r->sessions[slot])
         slot++;
+    return slot;
+}
+
+static struct verdict create_session(struct zc_responder *r, const struct zc_peer_request *request, struct rdma_cm_id *id,
+                                     const char *host, struct session **session)
+{
+    const uint32_t slot = free_slot(r), of_peer = r->params.max_sessions_per_peer;
+    if (of_peer > 0 && sessions_of(r, host) >= of_peer)
+        return (struct verdict){ZC_PEER_TOO_MANY_OF_PEER, of_peer};
     if (slot == r->params.max_sessions)
-        return ZC_PEER_TOO_MANY;
+        return (struct verdict){ZC_PEER_TOO_MANY, r->params.max_sessions};
     struct session *s = calloc(1, sizeof(*s) + request->qp_count * sizeof(s->qps[0]));
     if (!s)
-        return ZC_PEER_NO_MEMORY;
+        return (struct verdict){ZC_PEER_NO_MEMORY, 0};
     s->state = SESSION_CONNECTING;
     s->id = ++r->last_id;
-    s->key = request->session;
+    s->auth.session = request->session;
     s->slot = slot;
     zc_cm_address_text(rdma_get_peer_addr(id), s->peer);
     memcpy(s->host, host, sizeof(s->host));
-    s->created_ns = zc_now_ns();
+    s->created_ns = s->credited_ns = zc_now_ns();
+    s->credits = ZC_PEER_CREDITS;
     s->deadline_ns = s->created_ns + (uint64_t)r->params.hello_timeout_ms * 1000000u;
     s->outstanding_reads = UINT8_MAX;
     s->qp_count = request->qp_count;
@@ -101,41 +127,50 @@ static uint16_t create_session(struct zc_responder *r, const struct zc_peer_requ
     r->stats.sessions_open++;
     r->stats.sessions_total++;
     *session = s;
-    return ZC_PEER_OK;
+    return (struct verdict){ZC_PEER_OK, 0};
 }
 
-/* A status for the peer, and on ZC_PEER_OK which QP of which session this will be. */
-static uint16_t admit(struct zc_responder *r, const struct zc_cm_event *event, struct session_qp **qp)
+static struct verdict check_request(const struct zc_responder *r, const struct zc_cm_event *event, struct zc_peer_request *request)
+{
+    const struct sockaddr *from = rdma_get_peer_addr(event->id);
+    if (r->allow.count > 0 && !zc_networks_contain(&r->allow, from))
+        return (struct verdict){ZC_PEER_NOT_ALLOWED, 0};
+    if (r->refusing)
+        return (struct verdict){ZC_PEER_GOING_AWAY, 0};
+    if (event->private_length < sizeof(*request))
+        return (struct verdict){ZC_PEER_BAD_REQUEST, 0};
+    memcpy(request, event->private_data, sizeof(*request));
+    zc_peer_request_swap(request);
+    if (request->magic != ZC_PEER_MAGIC)
+        return (struct verdict){ZC_PEER_BAD_REQUEST, 0};
+    if (request->version != ZC_PEER_VERSION)
+        return (struct verdict){ZC_PEER_BAD_VERSION, 0};
+    if (request->qp_count == 0 || request->qp_index >= request->qp_count)
+        return (struct verdict){ZC_PEER_BAD_REQUEST, 0};
+    if (request->qp_count > r->params.max_qps_per_session)
+        return (struct verdict){ZC_PEER_TOO_MANY_QPS, r->params.max_qps_per_session};
+    if (event->id->verbs != zc_device_context(r->params.device))
+        return (struct verdict){ZC_PEER_BAD_REQUEST, 0};
+    return (struct verdict){ZC_PEER_OK, 0};
+}
+
+/* On ZC_PEER_OK also which QP of which session this will be. */
+static struct verdict admit(struct zc_responder *r, const struct zc_cm_event *event, const char *host, struct session_qp **qp)
 {
     struct zc_peer_request request;
-    if (event->private_length < sizeof(request))
-        return ZC_PEER_BAD_REQUEST;
-    memcpy(&request, event->private_data, sizeof(request));
-    zc_peer_request_swap(&request);
-    if (request.magic != ZC_PEER_MAGIC)
-        return ZC_PEER_BAD_REQUEST;
-    if (request.version != ZC_PEER_VERSION)
-        return ZC_PEER_BAD_VERSION;
-    if (request.qp_count == 0 || request.qp_index >= request.qp_count)
-        return ZC_PEER_BAD_REQUEST;
-    if (request.qp_count > r->params.max_qps_per_session)
-        return ZC_PEER_TOO_MANY;
-    if (event->id->verbs != zc_device_context(r->params.device))
-        return ZC_PEER_BAD_REQUEST;
-
-    char host[ZC_NAME_MAX] = "";
-    uint16_t port, status = ZC_PEER_OK;
-    zc_cm_address_split(rdma_get_peer_addr(event->id), host, sizeof(host), &port);
+    struct verdict verdict = check_request(r, event, &request);
+    if (verdict.status != ZC_PEER_OK)
+        return verdict;
     struct session *session = find_by_key(r, request.session, host);
     if (!session && request.qp_index == 0)
-        status = create_session(r, &request, event->id, host, &session);
-    if (status != ZC_PEER_OK)
-        return status;
+        verdict = create_session(r, &request, event->id, host, &session);
+    if (verdict.status != ZC_PEER_OK)
+        return verdict;
     if (!session || session->state != SESSION_CONNECTING || session->qp_count != request.qp_count ||
         session->qps[request.qp_index].id)
-        return ZC_PEER_BAD_REQUEST;
+        return (struct verdict){ZC_PEER_BAD_REQUEST, 0};
     *qp = &session->qps[request.qp_index];
-    return ZC_PEER_OK;
+    return verdict;
 }
 
 static uint8_t at_most(uint8_t value, uint8_t limit)
@@ -177,14 +212,43 @@ static int accept_qp(struct zc_responder *r, const struct zc_cm_event *event, st
     return 0;
 }
 
-static void reject(struct zc_responder *r, struct rdma_cm_id *id, uint16_t status)
+/* --- refusing --- */
+
+/* The entry of this host and status, or the one that is free the soonest. */
+static struct refusal *find_refusal(struct zc_responder *r, const char *host, uint16_t status)
 {
-    char peer[ZC_CM_NAME_MAX];
-    struct zc_peer_answer answer = {.magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .status = status};
+    struct refusal *oldest = &r->refusals[0];
+    for (struct refusal *at = r->refusals; at < r->refusals + REFUSALS; at++) {
+        if (at->status == status && strcmp(at->host, host) == 0)
+            return at;
+        if (at->until_ns < oldest->until_ns)
+            oldest = at;
+    }
+    return oldest;
+}
+
+void session_refused(struct zc_responder *r, const char *host, uint16_t status, const char *text)
+{
+    const uint64_t now_ns = zc_now_ns();
+    struct refusal *refusal = find_refusal(r, host, status);
+    const bool known = refusal->status == status && strcmp(refusal->host, host) == 0;
+    if (known && refusal->until_ns > now_ns)
+        return;
+    *refusal = (struct refusal){.status = status, .until_ns = now_ns + LOGGED_NS};
+    snprintf(refusal->host, sizeof(refusal->host), "%s", host);
+    responder_log(r, ZC_LOG_WARNING, "refused %s: %s (not logged again for a minute)", host, text);
+}
+
+static void reject(struct zc_responder *r, struct rdma_cm_id *id, const char *host, struct verdict verdict)
+{
+    struct zc_peer_answer answer = {
+        .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .status = verdict.status, .limit = verdict.limit};
     zc_peer_answer_swap(&answer);
     r->stats.sessions_refused++;
-    responder_log(r, ZC_LOG_WARNING, "refused %s: %s", zc_cm_address_text(rdma_get_peer_addr(id), peer),
-                  status == ZC_PEER_BAD_REQUEST ? "its request is none of this protocol" : zc_peer_status_text(status));
+    session_refused(r, host, verdict.status,
+                    verdict.status == ZC_PEER_BAD_REQUEST ? "its request is none of this protocol" :
+                    verdict.status == ZC_PEER_NOT_ALLOWED ? "its address is not allowed (allow)" :
+                    zc_peer_status_limit(verdict.status) ? zc_peer_status_limit(verdict.status) : zc_peer_status_text(verdict.status));
     rdma_reject(id, &answer, sizeof(answer));
     zc_cm_id_destroy(id);
 }
@@ -193,36 +257,60 @@ void session_request(struct zc_responder *r, const struct zc_cm_event *event)
 {
     struct session_qp *qp = NULL;
     struct zc_error err;
+    char host[ZC_NAME_MAX] = "";
+    uint16_t port;
     zc_cm_id_adopt(event->id);
     event->id->context = NULL;
-    uint16_t status = admit(r, event, &qp);
-    if (status != ZC_PEER_OK) {
-        reject(r, event->id, status);
+    zc_cm_address_split(rdma_get_peer_addr(event->id), host, sizeof(host), &port);
+    struct verdict verdict = admit(r, event, host, &qp);
+    if (verdict.status != ZC_PEER_OK) {
+        reject(r, event->id, host, verdict);
         return;
     }
     struct session *session = qp->session;
     if (accept_qp(r, event, qp, &err) == 0)
         return;
     if (!qp->id)
-        reject(r, event->id, ZC_PEER_NO_MEMORY);
+        reject(r, event->id, host, (struct verdict){ZC_PEER_NO_MEMORY, 0});
     session_end(r, session, END_ERROR, err.message);
 }
 
 /* --- the end --- */
 
-void session_end(struct zc_responder *r, struct session *session, enum session_end end, const char *why)
+static void count_end(struct zc_responder_stats *stats, enum session_end end)
 {
     uint64_t *const counters[] = {
-        [END_BYE] = &r->stats.ended_bye, [END_DISCONNECTED] = &r->stats.ended_disconnected, [END_ERROR] = &r->stats.ended_error,
-        [END_TIMEOUT] = &r->stats.ended_timeout, [END_CLOSED] = &r->stats.ended_closed,
+        [END_BYE] = &stats->ended_bye, [END_DISCONNECTED] = &stats->ended_disconnected, [END_ERROR] = &stats->ended_error,
+        [END_CLOSED] = &stats->ended_closed, [END_TIMEOUT] = &stats->ended_timeout, [END_IDLE] = &stats->ended_idle,
+        [END_UNREACHABLE] = &stats->ended_unreachable, [END_REFUSED] = &stats->sessions_refused,
     };
-    responder_log(r, end == END_ERROR || end == END_TIMEOUT ? ZC_LOG_WARNING : ZC_LOG_INFO, "session %llu (%s): ended: %s",
-                  (unsigned long long)session->id, session->peer, why);
     (*counters[end])++;
-    r->stats.sessions_open--;
+    stats->sessions_open--;
+}
+
+static enum zc_log_level level_of(enum session_end end)
+{
+    switch (end) {
+    case END_ERROR:
+    case END_TIMEOUT:
+    case END_UNREACHABLE:
+        return ZC_LOG_WARNING;
+    case END_REFUSED:       /* session_refused() has said so, or has not because it did a moment ago */
+        return ZC_LOG_DEBUG;
+    default:
+        return ZC_LOG_INFO;
+    }
+}
+
+/* Windows go first: nobody reads from here on, and a QP with a window bound to it may refuse to go. */
+void session_end(struct zc_responder *r, struct session *session, enum session_end end, const char *why)
+{
+    responder_log(r, level_of(end), "session %llu (%s): ended: %s", (unsigned long long)session->id, session->peer, why);
+    count_end(&r->stats, end);
     r->sessions[session->slot] = NULL;
     r->deadlines_changed = true;
 
+    windows_free(session);
     for (uint32_t i = 0; i < session->qp_count; i++)
         if (session->qps[i].id)
             rdma_disconnect(session->qps[i].id);

@@ -2,11 +2,13 @@
 #ifndef ZC_H
 #define ZC_H
 
+#include "auth.h"
 #include "connection.h"
 #include "counters.h"
 #include "device.h"
 #include "measure.h"
 #include "memory.h"
+#include "network.h"
 #include "pattern.h"
 #include "poller.h"
 #include "post.h"

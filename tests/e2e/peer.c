@@ -23,20 +23,22 @@ struct link {
     struct rdma_cm_id *id;
     struct ibv_cq *cq;
     struct ibv_mr *mr;
-    struct zc_peer_message *messages;   /* [0] is sent, [1] received; the rest of the page is data */
+    struct zc_peer_message *message;    /* is sent */
+    struct zc_peer_welcome *welcome;    /* is received, whatever it is */
+    uint8_t *data;
 };
 
 static void usage(void)
 {
     fputs("usage: e2e_peer listen PORT BEHAVIOUR | e2e_peer connect HOST PORT BEHAVIOUR\n"
           "listen:  silent    never answers a connection request\n"
-          "         version   refuses: speaks version 2 only\n"
+          "         version   refuses: speaks the next version only\n"
           "         refuse    refuses without saying why\n"
           "         foreign   accepts with private data of another protocol\n"
           "         mute      accepts and never says WELCOME\n"
           "         garbage   accepts and answers HELLO with 64 bytes of garbage\n"
           "connect: hold      is welcomed, then idles until it is disconnected\n"
-          "         version   asks in version 2\n"
+          "         version   asks in the next version\n"
           "         foreign   asks with private data of another protocol\n"
           "         empty     asks without private data\n"
           "         nohello   connects and never says HELLO\n"
@@ -97,11 +99,14 @@ static void create_qp(struct link *link)
     };
     if (rdma_create_qp(link->id, NULL, &attributes))
         die("rdma_create_qp");
-    link->messages = aligned_alloc(4096, REGION_BYTES);
-    if (!link->messages)
+    uint8_t *page = aligned_alloc(4096, REGION_BYTES);
+    if (!page)
         die("aligned_alloc");
-    memset(link->messages, 0, REGION_BYTES);
-    link->mr = ibv_reg_mr(link->id->pd, link->messages, REGION_BYTES, IBV_ACCESS_LOCAL_WRITE);
+    memset(page, 0, REGION_BYTES);
+    link->message = (void *)page;
+    link->welcome = (void *)(page + 512);
+    link->data = page + 1024;
+    link->mr = ibv_reg_mr(link->id->pd, page, REGION_BYTES, IBV_ACCESS_LOCAL_WRITE);
     if (!link->mr)
         die("ibv_reg_mr");
 }
@@ -113,7 +118,7 @@ static struct ibv_sge sge_of(const struct link *link, void *address, uint32_t le
 
 static void post_receive(struct link *link)
 {
-    struct ibv_sge sge = sge_of(link, &link->messages[1], sizeof *link->messages);
+    struct ibv_sge sge = sge_of(link, link->welcome, sizeof *link->welcome);
     struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad;
     if (ibv_post_recv(link->id->qp, &wr, &bad))
         die("ibv_post_recv");
@@ -121,7 +126,7 @@ static void post_receive(struct link *link)
 
 static void send_message(struct link *link)
 {
-    struct ibv_sge sge = sge_of(link, &link->messages[0], sizeof *link->messages);
+    struct ibv_sge sge = sge_of(link, link->message, sizeof *link->message);
     struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
     if (ibv_post_send(link->id->qp, &wr, &bad))
         die("ibv_post_send");
@@ -161,7 +166,7 @@ static void answer_request(struct link *link, const char *behaviour)
     if (!strcmp(behaviour, "silent")) {
         pause();
     } else if (!strcmp(behaviour, "version")) {
-        answer.version = 2;
+        answer.version = ZC_PEER_VERSION + 1;
         answer.status = ZC_PEER_BAD_VERSION;
         if (rdma_reject(link->id, &answer, sizeof answer))
             die("rdma_reject");
@@ -177,7 +182,7 @@ static void answer_request(struct link *link, const char *behaviour)
         accept_with(link, &answer);
         expect_event(link, RDMA_CM_EVENT_ESTABLISHED, TIMEOUT_MS);
         completion_of(link, 1);
-        memset(&link->messages[0], 'x', sizeof link->messages[0]);
+        memset(link->message, 'x', sizeof *link->message);
         send_message(link);
     } else {
         usage();
@@ -233,7 +238,7 @@ static bool request(struct link *link, const char *behaviour)
     struct zc_peer_request asked = { .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .session = (uint64_t)getpid() << 32 | 1u,
                                      .qp_count = 1 };
     if (!strcmp(behaviour, "version"))
-        asked.version = 2;
+        asked.version = ZC_PEER_VERSION + 1;
     memcpy(data, &asked, sizeof asked);
     if (!strcmp(behaviour, "foreign"))
         memset(data, 'x', sizeof data);
@@ -260,22 +265,22 @@ static bool request(struct link *link, const char *behaviour)
 
 static void hello(struct link *link, const char *behaviour)
 {
-    link->messages[0] = (struct zc_peer_message){ .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = ZC_PEER_HELLO,
+    *link->message = (struct zc_peer_message){ .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = ZC_PEER_HELLO,
                                                   .session = (uint64_t)getpid() << 32 | 1u };
     if (!strcmp(behaviour, "garbage"))
-        memset(&link->messages[0], 'x', sizeof link->messages[0]);
+        memset(link->message, 'x', sizeof *link->message);
     send_message(link);
 }
 
 /* One READ or WRITE of the region as WELCOME described it. */
 static void access_region(struct link *link, const char *behaviour)
 {
-    const struct zc_peer_message *welcome = &link->messages[1];
+    const struct zc_peer_welcome *welcome = link->welcome;
     bool beyond = !strcmp(behaviour, "beyond"), write = !strcmp(behaviour, "write");
-    struct ibv_sge sge = sge_of(link, &link->messages[2], beyond ? 1 : 256);
+    struct ibv_sge sge = sge_of(link, link->data, beyond ? 1 : 256);
     struct ibv_send_wr wr = { .wr_id = 3, .sg_list = &sge, .num_sge = 1, .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ }, *bad;
     wr.wr.rdma.remote_addr = welcome->region_address + (beyond ? welcome->region_size : 0);
-    wr.wr.rdma.rkey = welcome->rkey;
+    wr.wr.rdma.rkey = welcome->rkeys[0];
     if (ibv_post_send(link->id->qp, &wr, &bad))
         die("ibv_post_send");
     say("completion %s", ibv_wc_status_str(completion_of(link, 3)));
@@ -293,8 +298,8 @@ static void connect_and_misbehave(const char *host, const char *port, const char
         hello(&link, behaviour);
         if (strcmp(behaviour, "garbage")) {
             enum ibv_wc_status status = completion_of(&link, 1);
-            say("welcome %s magic=%08x type=%u region=%llu", ibv_wc_status_str(status), link.messages[1].magic,
-                link.messages[1].type, (unsigned long long)link.messages[1].region_size);
+            say("welcome %s magic=%08x type=%u region=%llu", ibv_wc_status_str(status), link.welcome->magic,
+                link.welcome->type, (unsigned long long)link.welcome->region_size);
         }
     }
     if (!strcmp(behaviour, "read") || !strcmp(behaviour, "beyond") || !strcmp(behaviour, "write")) {

@@ -160,7 +160,7 @@ def test_peer_speaks_another_protocol(daemon, peer, behaviour):
 
 def test_peer_speaks_another_version(daemon, peer):
     port = peer("listen", 0, "version").line(r"listening (\d+)")[1]
-    failed_run(daemon, f"{daemon.host}:{port}", port, "version 2")
+    failed_run(daemon, f"{daemon.host}:{port}", port, "version 3")
 
 
 @pytest.mark.skipif(SOFT, reason="other people's programs on the software device come with its own tests")
@@ -180,7 +180,7 @@ def test_rping_as_the_peer(daemon):
 def test_stranger_is_refused(daemon, peer, behaviour, status):
     host, port = daemon.address.rsplit(":", 1)
     refusal = peer("connect", host, port, behaviour).line(r"RDMA_CM_EVENT_REJECTED magic=(\w+) version=(\d+) status=(\d+)")
-    assert refusal.groups() == ("3152435a", "1", str(status))
+    assert refusal.groups() == ("3152435a", "2", str(status))
 
 
 @pytest.mark.parametrize("behaviour", ["nohello", "garbage"])

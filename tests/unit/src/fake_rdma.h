@@ -168,7 +168,7 @@ static void fake_reset(void)
     fake.cq.context = &fake.context;
     for (uint32_t i = 0; i < FAKE_QPS; i++)
         fake.qp[i].context = &fake.context;
-    fake.remote = (struct zc_remote){.address = FAKE_ADDRESS, .size_bytes = FAKE_REGION, .pattern_seed = FAKE_SEED, .rkey = FAKE_RKEY};
+    fake.remote = (struct zc_remote){.address = FAKE_ADDRESS, .size_bytes = FAKE_REGION, .pattern_seed = FAKE_SEED};
     static bool filled;             /* nothing ever writes there again */
     if (!filled)
         zc_pattern_fill(fake_region, FAKE_REGION, 0, FAKE_SEED);
@@ -232,6 +232,8 @@ const struct zc_sender *zc_connection_sender(const struct zc_connection *connect
     fake.sender[index] = (struct zc_sender){.qp = &fake.qp[index], .max_sge = 1};
     return &fake.sender[index];
 }
+uint32_t zc_connection_rkey(const struct zc_connection *connection, uint32_t index) { (void)connection, (void)index; return FAKE_RKEY; }
+void zc_connection_keep(struct zc_connection *connection, uint64_t now_ns) { (void)connection, (void)now_ns; }
 uint32_t zc_connection_qp_count(const struct zc_connection *connection) { (void)connection; return fake.qps; }
 uint32_t zc_connection_outstanding_reads(const struct zc_connection *connection) { (void)connection; return fake.outstanding; }
 uint64_t zc_connection_max_read_bytes(const struct zc_connection *connection) { (void)connection; return fake.max_read_bytes; }

@@ -121,12 +121,12 @@ static inline bool fixture_wait_sessions(struct fixture *f, uint64_t open, unsig
 
 /* What is alive, to compare before and after. */
 struct fixture_counts {
-    uint64_t pds, mrs, mr_bytes, cqs, channels, qps, srqs, cm_ids;
+    uint64_t pds, mrs, mr_bytes, mws, cqs, channels, qps, srqs, cm_ids;
 };
 
 static inline struct fixture_counts fixture_count(void)
 {
-    return (struct fixture_counts){zc_counters.pds, zc_counters.mrs, zc_counters.mr_bytes, zc_counters.cqs,
+    return (struct fixture_counts){zc_counters.pds, zc_counters.mrs, zc_counters.mr_bytes, zc_counters.mws, zc_counters.cqs,
                                    zc_counters.channels, zc_counters.qps, zc_counters.srqs, zc_counters.cm_ids};
 }
 
@@ -141,6 +141,7 @@ static inline void fixture_assert_counts(struct fixture_counts before)
     assert_int_equal(now.pds, before.pds);
     assert_int_equal(now.mrs, before.mrs);
     assert_int_equal(now.mr_bytes, before.mr_bytes);
+    assert_int_equal(now.mws, before.mws);
     assert_int_equal(now.cqs, before.cqs);
     assert_int_equal(now.channels, before.channels);
     assert_int_equal(now.qps, before.qps);
@@ -204,7 +205,7 @@ static inline int reader_post(struct reader *reader, uint32_t qp, uint64_t offse
     const struct zc_remote *remote = zc_connection_remote(reader->connection);
     struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)reader->buffer.address + offset, .length = length, .lkey = reader->mr->lkey};
     struct ibv_send_wr wr;
-    zc_wr_read(&wr, wr_id, &sge, 1, remote->address + offset, remote->rkey, IBV_SEND_SIGNALED);
+    zc_wr_read(&wr, wr_id, &sge, 1, remote->address + offset, zc_connection_rkey(reader->connection, qp), IBV_SEND_SIGNALED);
     return zc_post_send(zc_connection_qp(reader->connection, qp), &wr, NULL, NULL);
 }
 

@@ -7,7 +7,7 @@ static struct fixture fixture;
 /* What the pretended responder does with the one connection request that it gets. */
 enum behaviour {
     SILENT, ACCEPT_BARE, ACCEPT_STATUS, ACCEPT_NO_READS, REJECT_BARE, REJECT_VERSION, REJECT_GOING_AWAY, NO_WELCOME, DISCONNECT,
-    WELCOME_EMPTY_REGION, WELCOME_WRAPPING_REGION, WELCOME_REFUSES, WELCOME_VERSION, GARBAGE, SHORT, BYE,
+    WELCOME_EMPTY_REGION, WELCOME_WRAPPING_REGION, BYE_REFUSES, WELCOME_VERSION, GARBAGE, SHORT, BYE,
 };
 
 struct pretender {
@@ -24,15 +24,18 @@ struct pretender {
 static void pretender_message(struct pretender *p)
 {
     struct ibv_wc wc;
-    struct zc_peer_message message = raw_message(p->session, p->behaviour == BYE ? ZC_PEER_BYE : ZC_PEER_WELCOME);
+    struct zc_peer_welcome message = {.magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = ZC_PEER_WELCOME, .session = p->session};
+    struct zc_peer_message bye = {.magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = ZC_PEER_BYE, .session = p->session};
     if (!raw_completion(&p->peer, &wc, 3000) || wc.status != IBV_WC_SUCCESS)
         return;     /* HELLO */
-    message.region_size = htole64(p->behaviour == WELCOME_EMPTY_REGION ? 0 : 4096);
-    message.region_address = htole64(p->behaviour == WELCOME_WRAPPING_REGION ? UINT64_MAX - 100 : 4096);
-    if (p->behaviour == WELCOME_REFUSES)
-        message.status = htole16(ZC_PEER_TOO_MANY);
+    message.region_size = p->behaviour == WELCOME_EMPTY_REGION ? 0 : 4096;
+    message.region_address = p->behaviour == WELCOME_WRAPPING_REGION ? UINT64_MAX - 100 : 4096;
+    if (p->behaviour == BYE_REFUSES)
+        bye.status = ZC_PEER_WRONG_KEY;
     if (p->behaviour == WELCOME_VERSION)
-        message.version = htole16(9);
+        message.version = 9;
+    zc_peer_welcome_swap(&message);
+    zc_peer_message_swap(&bye);
     if (p->behaviour == GARBAGE)
         memset(&message, 'x', sizeof(message));
     if (p->behaviour == DISCONNECT) {
@@ -42,7 +45,9 @@ static void pretender_message(struct pretender *p)
         zc_cm_event_next(p->channel, &event);
         rdma_disconnect(p->peer.id);
     }
-    if (p->behaviour != DISCONNECT && p->behaviour != NO_WELCOME)
+    if (p->behaviour == BYE || p->behaviour == BYE_REFUSES)
+        raw_send(&p->peer, &bye, sizeof(bye));
+    else if (p->behaviour != DISCONNECT && p->behaviour != NO_WELCOME)
         raw_send(&p->peer, &message, sizeof(message) - (p->behaviour == SHORT));
 }
 
@@ -147,7 +152,7 @@ static void test_answers(void **state)
     assert_answer(ACCEPT_STATUS, "accepted and said: it has no memory");
     assert_answer(ACCEPT_NO_READS, "lets no RDMA READ be outstanding");
     assert_answer(REJECT_BARE, "speaks another protocol");
-    assert_answer(REJECT_VERSION, "speaks version 9 of the peer protocol, this is 1");
+    assert_answer(REJECT_VERSION, "speaks version 9 of the peer protocol, this is 2");
     assert_answer(REJECT_GOING_AWAY, "it is shutting down");
 }
 
@@ -158,8 +163,8 @@ static void test_welcomes(void **state)
     assert_answer(DISCONNECT, "was lost before its WELCOME: it closed the connection");
     assert_answer(WELCOME_EMPTY_REGION, "a region that cannot exist: 0 bytes");
     assert_answer(WELCOME_WRAPPING_REGION, "a region that cannot exist");
-    assert_answer(WELCOME_REFUSES, "refused: it serves as many sessions or QPs as it may");
-    assert_answer(WELCOME_VERSION, "speaks version 9 of the peer protocol, this is 1");
+    assert_answer(BYE_REFUSES, "refused: its pre-shared key is another one (key_file)");
+    assert_answer(WELCOME_VERSION, "speaks version 9 of the peer protocol, this is 2");
     assert_answer(GARBAGE, "a message that makes no sense");
     assert_answer(SHORT, "a message that makes no sense");
     assert_answer(BYE, "it ended the session");

@@ -181,7 +181,7 @@ static void test_too_many_sessions(void **state)
     fixture_responder_start(&fixture, 2, 2000);
     reader_open(&fixture, 1, &readers[0]);
     reader_open(&fixture, 1, &readers[1]);
-    assert_refused(zc_device_info(fixture.device)->address, fixture.port, 5000, ZC_ERR_PEER, "as many sessions or QPs as it may");
+    assert_refused(zc_device_info(fixture.device)->address, fixture.port, 5000, ZC_ERR_PEER, "as many sessions as it may (max_sessions = 2)");
     reader_close(&readers[0]);
     reader_close(&readers[1]);
     fixture_responder_stop(&fixture);
@@ -215,7 +215,7 @@ static void test_read_outside_the_region(void **state)
     const struct zc_remote *remote = zc_connection_remote(bad.connection);
     struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)bad.buffer.address, .length = 4096, .lkey = bad.mr->lkey};
     struct ibv_send_wr wr;
-    zc_wr_read(&wr, 1, &sge, 1, remote->address + remote->size_bytes - 4095, remote->rkey, IBV_SEND_SIGNALED);
+    zc_wr_read(&wr, 1, &sge, 1, remote->address + remote->size_bytes - 4095, zc_connection_rkey(bad.connection, 0), IBV_SEND_SIGNALED);
     assert_int_equal(zc_post_send(zc_connection_qp(bad.connection, 0), &wr, NULL, NULL), 0);
     assert_int_equal(reader_wait(&bad).status, IBV_WC_REM_ACCESS_ERR);
     reader_close(&bad);

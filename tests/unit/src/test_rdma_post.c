@@ -28,7 +28,7 @@ static void make_batch(const struct reader *reader, size_t count)
     for (size_t i = 0; i < count; i++) {
         sges[i] = (struct ibv_sge){.addr = (uint64_t)(uintptr_t)reader->buffer.address + i * READ_BYTES, .length = READ_BYTES,
                                    .lkey = reader->mr->lkey};
-        zc_wr_read(&wrs[i], i, &sges[i], 1, remote->address + i * READ_BYTES, remote->rkey, IBV_SEND_SIGNALED);
+        zc_wr_read(&wrs[i], i, &sges[i], 1, remote->address + i * READ_BYTES, zc_connection_rkey(reader->connection, 0), IBV_SEND_SIGNALED);
     }
     zc_wr_link_send(wrs, count);
 }

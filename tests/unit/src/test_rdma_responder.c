@@ -72,7 +72,7 @@ static void test_requests_that_are_rejected(void **state)
     request = raw_hello_request(77, 0, 0);
     assert_rejected(&request, sizeof(request), ZC_PEER_BAD_REQUEST);
     request = raw_hello_request(77, 0, 9);
-    assert_rejected(&request, sizeof(request), ZC_PEER_TOO_MANY);
+    assert_rejected(&request, sizeof(request), ZC_PEER_TOO_MANY_QPS);
     request = raw_hello_request(77, 3, 3);
     assert_rejected(&request, sizeof(request), ZC_PEER_BAD_REQUEST);
     request = raw_hello_request(77, 1, 2);      /* a second QP without a first */
@@ -156,7 +156,8 @@ static void test_hello_twice(void **state)
 {
     (void)state;
     struct raw_peer peer;
-    struct zc_peer_message message = raw_message(5, ZC_PEER_HELLO), welcome;
+    struct zc_peer_message message = raw_message(5, ZC_PEER_HELLO);
+    struct zc_peer_welcome welcome;
     uint64_t errors = fixture_stats(&fixture).ended_error;
     connect_raw(&peer, 5, 0, 1);
     assert_int_equal(raw_send(&peer, &message, sizeof(message)), 0);
@@ -166,7 +167,7 @@ static void test_hello_twice(void **state)
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
     }
     memcpy(&welcome, (uint8_t *)peer.buffer.address + RAW_HALF, sizeof(welcome));
-    zc_peer_message_swap(&welcome);
+    zc_peer_welcome_swap(&welcome);
     assert_int_equal(welcome.type, ZC_PEER_WELCOME);
     assert_int_equal(welcome.region_size, FIXTURE_REGION);
     assert_int_equal(raw_send(&peer, &message, sizeof(message)), 0);
@@ -206,7 +207,7 @@ static void test_write_at_the_region(void **state)
     const struct zc_remote *remote = zc_connection_remote(writer.connection);
     struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)writer.buffer.address, .length = 8, .lkey = writer.mr->lkey};
     struct ibv_send_wr wr;
-    zc_wr_read(&wr, 1, &sge, 1, remote->address, remote->rkey, IBV_SEND_SIGNALED);
+    zc_wr_read(&wr, 1, &sge, 1, remote->address, zc_connection_rkey(writer.connection, 0), IBV_SEND_SIGNALED);
     wr.opcode = IBV_WR_RDMA_WRITE;
     assert_int_equal(zc_post_send(zc_connection_qp(writer.connection, 0), &wr, NULL, NULL), 0);
     assert_int_equal(reader_wait(&writer).status, IBV_WC_REM_ACCESS_ERR);
