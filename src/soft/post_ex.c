@@ -212,22 +212,24 @@ static void wr_abort(struct ibv_qp_ex *ex)
     zs_spin_unlock(&of(ex)->sq_lock);
 }
 
+/* As providers do, a builder only for each operation that was asked for: a program can see what the queue pair takes. */
 void zs_qp_ex_setup(struct zs_qp *qp)
 {
     struct ibv_qp_ex *ex = &qp->qp_ex;
+    const uint64_t ops = qp->send_ops;
     ex->wr_start = wr_start;
     ex->wr_complete = wr_complete;
     ex->wr_abort = wr_abort;
-    ex->wr_rdma_read = wr_rdma_read;
-    ex->wr_rdma_write = wr_rdma_write;
-    ex->wr_rdma_write_imm = wr_rdma_write_imm;
-    ex->wr_send = wr_send;
-    ex->wr_send_inv = wr_send_inv;
-    ex->wr_local_inv = wr_local_inv;
-    ex->wr_bind_mw = wr_bind_mw;
-    ex->wr_send_imm = wr_send_imm;
-    ex->wr_atomic_cmp_swp = wr_cmp_swp;
-    ex->wr_atomic_fetch_add = wr_fetch_add;
+    ex->wr_rdma_read = ops & IBV_QP_EX_WITH_RDMA_READ ? wr_rdma_read : NULL;
+    ex->wr_rdma_write = ops & IBV_QP_EX_WITH_RDMA_WRITE ? wr_rdma_write : NULL;
+    ex->wr_rdma_write_imm = ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM ? wr_rdma_write_imm : NULL;
+    ex->wr_send = ops & IBV_QP_EX_WITH_SEND ? wr_send : NULL;
+    ex->wr_send_inv = ops & IBV_QP_EX_WITH_SEND_WITH_INV ? wr_send_inv : NULL;
+    ex->wr_local_inv = ops & IBV_QP_EX_WITH_LOCAL_INV ? wr_local_inv : NULL;
+    ex->wr_bind_mw = ops & IBV_QP_EX_WITH_BIND_MW ? wr_bind_mw : NULL;
+    ex->wr_send_imm = ops & IBV_QP_EX_WITH_SEND_WITH_IMM ? wr_send_imm : NULL;
+    ex->wr_atomic_cmp_swp = ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP ? wr_cmp_swp : NULL;
+    ex->wr_atomic_fetch_add = ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD ? wr_fetch_add : NULL;
     ex->wr_set_sge = wr_set_sge;
     ex->wr_set_sge_list = wr_set_sge_list;
     ex->wr_set_inline_data = wr_set_inline_data;
