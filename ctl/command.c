@@ -31,6 +31,10 @@ const struct command commands[] = {
     { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .ids = "session.list",
       .help = "sessions of peers that read here" },
     { .name = "devices", .run = cmd_devices, .operands = "", .help = "RDMA devices and their ports" },
+    { .name = "doctor", .run = cmd_doctor, .operands = "", .help = "what would spoil a measurement, and what to do about it",
+      .notes = "Looks at the host of zcrdmad for about a second; with --peer also at the path to a peer. Levels: bad - runs fail;\n"
+               "warn - figures will be worse, or differ from time to time; note; unknown - the host does not tell; ok.\n"
+               "Exit status: 0 nothing is bad, 1 something is, 2 usage, 3 no daemon." },
     { .name = "strategies", .run = cmd_strategies, .operands = "", .help = "the strategies: parts, options, what each shows" },
     { .name = "version", .run = cmd_version, .operands = "", .help = "versions of zcctl and of the daemon" },
     { .name = NULL },

@@ -15,6 +15,7 @@ struct output {
     void (*stats)(FILE *out, json_t *answer);       /* stats */
     void (*sessions)(FILE *out, json_t *answer);    /* session.list */
     void (*devices)(FILE *out, json_t *answer);     /* device.list */
+    void (*doctor)(FILE *out, json_t *answer);      /* doctor */
     void (*strategies)(FILE *out, json_t *table);   /* {"strategies": [{"name", "alias", "memory", ..., "options", "shows"}]} */
     void (*version)(FILE *out, json_t *versions);   /* {"zcctl": "1.2.3", "zcrdmad": the answer to version, or null} */
     void (*done)(FILE *out, const char *verb, const char *what);    /* "deleted", ID */
@@ -24,6 +25,8 @@ extern const struct output output_text, output_json;
 
 /* The table of several (output_comparison.c). */
 void output_comparison_text(FILE *out, json_t *documents);
+/* The doctor's findings (output_doctor.c). */
+void output_doctor_text(FILE *out, json_t *answer);
 /* The table of a result (output_result.c). */
 void output_result_text(FILE *out, json_t *document);
 

@@ -26,6 +26,7 @@ const struct output output_json = {
     .stats = print,
     .sessions = print,
     .devices = print,
+    .doctor = print,
     .strategies = print,
     .version = print,
     .done = print_done,

@@ -205,6 +205,7 @@ const struct output output_text = {
     .stats = print_stats,
     .sessions = print_sessions,
     .devices = print_devices,
+    .doctor = output_doctor_text,
     .strategies = print_strategies,
     .version = print_version,
     .done = print_done,

@@ -14,6 +14,7 @@
 #include "store.h"
 #include "worker.h"
 
+struct doctor;
 struct serving;
 struct service;
 struct metrics;
@@ -31,6 +32,7 @@ struct daemon {
     struct serving *serving;        /* the responder in the loop */
     struct zc_responder *responder;
     struct runs *runs;
+    struct doctor *doctor;          /* looks for what would spoil a run */
     struct metrics *metrics;        /* the counters' file */
     struct service *service;        /* signals, systemd, stopping */
 };

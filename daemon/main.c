@@ -7,6 +7,7 @@
 
 #include "alloc_count.h"
 #include "clock.h"
+#include "cmd_doctor.h"
 #include "cmd_result.h"
 #include "daemon.h"
 #include "dispatch.h"
@@ -127,6 +128,7 @@ static const struct stage {
     { start_region, stop_region },
     { serving_start, serving_stop },
     { start_runs, stop_runs },
+    { doctor_start, doctor_stop },
     { metrics_start, metrics_stop },
     { service_start, service_stop },
 };

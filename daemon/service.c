@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cmd_doctor.h"
 #include "cmd_result.h"
 #include "log.h"
 #include "metrics.h"
@@ -81,6 +82,7 @@ static void stop(struct service *service, int number)
     loop_timer_start(service->deadline, STOP_DEADLINE_S, 0.);
     signal(SIGALRM, on_forced_end);
     alarm(FORCED_END_S);
+    doctor_cancel(daemon);
     runs_stop(daemon->runs, on_runs_stopped, service);
     control_drain(daemon->control, on_clients_drained, service);
 }

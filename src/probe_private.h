@@ -49,8 +49,10 @@ int probe_read(struct probe_run *run, struct zc_probe_row *row);
 int probe_qp(struct probe_run *run, struct zc_probe_row *create, struct zc_probe_row *destroy);
 int probe_session(struct probe_run *run, struct zc_probe_row *connect, struct zc_probe_row *disconnect);
 
-/* The session and the memory that probe_read() uses. */
-int probe_connect(struct probe_run *run);
+/* The session and the memory that READs use, `inflight` of them at once. */
+int probe_connect(struct probe_run *run, uint32_t inflight);
+/* One READ alone, asleep until it is complete: 0 or more, or a negative errno with the error set. */
+int probe_read_once(struct probe_run *run, uint32_t size_bytes, double *time_s);
 void probe_release(struct probe_run *run);
 
 #endif

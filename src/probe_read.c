@@ -24,7 +24,7 @@ static int open_session(const struct probe_run *run, struct zc_completion *compl
     return zc_connection_open(run->params->device, &params, connection, run->err);
 }
 
-int probe_connect(struct probe_run *run)
+int probe_connect(struct probe_run *run, uint32_t inflight)
 {
     int rc = zc_completion_create(run->params->device, ZC_PROBE_INFLIGHT_MAX + 1, &run->completion, run->err);
     if (rc == 0)
@@ -36,7 +36,7 @@ int probe_connect(struct probe_run *run)
     memcpy(peer->address, remote->numeric_address, sizeof peer->address);
     peer->port = remote->port;
     peer->region_bytes = remote->size_bytes;
-    rc = zc_buffer_create((size_t)ZC_PROBE_READ_MAX * ZC_PROBE_INFLIGHT_MAX, run->numa_node, &run->landing, run->err);
+    rc = zc_buffer_create((size_t)ZC_PROBE_READ_MAX * inflight, run->numa_node, &run->landing, run->err);
     if (rc < 0)
         return rc;
     return zc_mr_register(run->params->device, run->landing.address, run->landing.length_bytes, IBV_ACCESS_LOCAL_WRITE,
@@ -156,6 +156,11 @@ static int read_alone(struct probe_run *run, const struct zc_probe_case *is, dou
         rc = is->event ? wait_asleep(run) : wait_polling(run);
     *time_s = (double)(zc_now_ns() - start_ns) / 1e9;
     return rc;
+}
+
+int probe_read_once(struct probe_run *run, uint32_t size_bytes, double *time_s)
+{
+    return read_alone(run, &(struct zc_probe_case){ .size_bytes = size_bytes, .event = true }, time_s);
 }
 
 /* `repeats` completions of a stream that is full before and after. */

@@ -194,7 +194,7 @@ static int run_steps(struct probe_run *run)
         return rc;
     zc_placement_apply(run->placement);
     run->numa_node = zc_placement_node(run->placement);
-    rc = probe_connect(run);        /* first: a peer that is not there is said at once */
+    rc = probe_connect(run, ZC_PROBE_INFLIGHT_MAX);        /* first: a peer that is not there is said at once */
     if (rc < 0)
         return rc;
     plan(run);
