@@ -16,6 +16,7 @@ const struct command commands[] = {
     { .name = "run", .run = cmd_run, .operands = "--strategy NAME --peer HOST", .help = "measure one strategy against one peer",
       .notes = "SIZE is a number of bytes or has a suffix: 64K, 1M, 1MiB (powers of 1024).\n"
                "--strategy also takes names with commas between them, or all: one run after another, one table.\n"
+               "The hybrid strategies are not among all: at one size each is what a copy or a pipeline strategy is.\n"
                "Ctrl-C cancels the run and waits for its end; Ctrl-C again leaves at once.\n"
                "Exit status: 0 done, 1 the run failed or its result could not be stored, 2 usage, 3 no daemon,\n"
                "130 interrupted." },

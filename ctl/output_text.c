@@ -111,14 +111,18 @@ static void print_devices(FILE *out, json_t *answer)
 /* Option names as they are typed. */
 static void print_options(FILE *out, const json_t *options)
 {
+    char line[512] = "";
     size_t index;
     json_t *name;
 
     json_array_foreach (options, index, name) {
-        fputs(" --", out);
-        for (const char *c = json_string_value(name); *c != '\0'; c++)
-            fputc(*c == '_' ? '-' : *c, out);
+        size_t used = strlen(line);
+
+        snprintf(line + used, sizeof(line) - used, "%s--%s", used > 0 ? " " : "", json_string_value(name));
     }
+    for (char *c = strchr(line, '_'); c != NULL; c = strchr(c, '_'))
+        *c = '-';
+    print_wrapped(out, 9, 100, line);
 }
 
 static void print_strategies(FILE *out, json_t *answer)
@@ -130,10 +134,9 @@ static void print_strategies(FILE *out, json_t *answer)
         fprintf(out, "%s", text_at(row, "name"));
         if (json_is_string(json_object_get(row, "alias")))
             fprintf(out, ", also %s", text_at(row, "alias"));
-        fprintf(out, "\n  shows  %s\n  is     memory %s, execution %s, chunk %s\n  takes ", text_at(row, "shows"),
+        fprintf(out, "\n  shows  %s\n  is     memory %s, execution %s, chunk %s\n  takes  ", text_at(row, "shows"),
                 text_at(row, "memory"), text_at(row, "execution"), text_at(row, "chunk"));
         print_options(out, json_object_get(row, "options"));
-        fputc('\n', out);
     }
     fprintf(out, "and what every strategy takes: zcctl run --help\n");
 }

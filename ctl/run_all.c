@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client.h"
 #include "follow.h"
+#include "format.h"
 #include "options_json.h"
 
 enum { RUNS_MAX = 32 };
@@ -111,6 +113,45 @@ static int plan_list(struct context *context, struct plans *plans, const struct 
     }
 }
 
+/* Has the device that the runs will use on-demand paging? Then, or if nobody knows yet: NULL; else its name. */
+static json_t *device_without_odp(struct context *context, const struct zc_run_options *options)
+{
+    struct client *client = NULL;
+    struct zc_error err;
+    json_t *answer = NULL, *name = NULL, *row;
+    size_t index;
+
+    if (client_open(context->socket_path, &client, &err) == CLIENT_OK)
+        client_call(client, "device.list", NULL, &answer, &err);
+    client_close(client);
+    json_array_foreach (json_object_get(answer, "devices"), index, row) {
+        bool used = strcmp(options->device, "auto") == 0 ? json_is_true(json_object_get(row, "in_use"))
+                                                         : strcmp(options->device, text_at(row, "name")) == 0;
+        if (used && json_is_false(json_object_get(row, "odp")))
+            name = json_incref(json_object_get(row, "name"));
+        if (used)
+            break;
+    }
+    json_decref(answer);
+    return name;
+}
+
+/* Every strategy that says something of its own on this device. */
+static int plan_all(struct context *context, struct plans *plans, const struct zc_run_options *options, uint64_t given)
+{
+    json_t *without = device_without_odp(context, options);
+    int status = 0;
+
+    if (without != NULL)
+        command_error(context, "the odp strategies are left out: the device %s has no on-demand paging (ODP)",
+                      json_string_value(without));
+    for (int i = 0; status == 0 && i < ZC_STRATEGY_COUNT; i++)
+        if (!zc_strategy_infos[i].composite && (without == NULL || zc_strategy_infos[i].memory != ZC_MEMORY_ODP))
+            status = add(context, plans, options, given, i);
+    json_decref(without);
+    return status;
+}
+
 static int make_plans(struct context *context, struct plans *plans, const struct zc_run_options *options, uint64_t given,
                       const char *strategies)
 {
@@ -119,8 +160,7 @@ static int make_plans(struct context *context, struct plans *plans, const struct
     if (strcmp(strategies, "all") != 0)
         status = plan_list(context, plans, options, given, strategies);
     else
-        for (int i = 0; status == 0 && i < ZC_STRATEGY_COUNT; i++)
-            status = add(context, plans, options, given, i);
+        status = plan_all(context, plans, options, given);
     if (status == 0 && plans->count == 0) {
         command_error(context, "nothing is left to run");
         status = EXIT_USAGE;

@@ -32,8 +32,13 @@ const char *const zc_pages_names[] = {
 #define COPY_STRATEGIES (STRATEGY(ZC_COPY_BLOCKING) | STRATEGY(ZC_COPY_NON_BLOCKING) | STRATEGY(ZC_COPY_ASYNC))
 #define PIPELINE_STRATEGIES (STRATEGY(ZC_PIPELINE_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_ASYNC))
 #define IDEAL_STRATEGIES (STRATEGY(ZC_IDEAL_BLOCKING) | STRATEGY(ZC_IDEAL_NON_BLOCKING))
-#define ASYNC_STRATEGIES (STRATEGY(ZC_COPY_ASYNC) | STRATEGY(ZC_NAIVE_ASYNC) | STRATEGY(ZC_PIPELINE_ASYNC))
-#define REGISTERING_THREADS (STRATEGY(ZC_NAIVE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING))
+#define ODP_STRATEGIES (STRATEGY(ZC_ODP_BLOCKING) | STRATEGY(ZC_ODP_NON_BLOCKING) | STRATEGY(ZC_ODP_ASYNC))
+#define HYBRID_STRATEGIES (STRATEGY(ZC_HYBRID_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING) | STRATEGY(ZC_HYBRID_ASYNC))
+#define STAGING_STRATEGIES (COPY_STRATEGIES | HYBRID_STRATEGIES)
+#define ASYNC_POOLS (STRATEGY(ZC_COPY_ASYNC) | STRATEGY(ZC_NAIVE_ASYNC) | STRATEGY(ZC_PIPELINE_ASYNC) | STRATEGY(ZC_HYBRID_ASYNC))
+#define ASYNC_STRATEGIES (ASYNC_POOLS | STRATEGY(ZC_ODP_ASYNC))
+#define COPYING_THREADS (STRATEGY(ZC_COPY_NON_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING))
+#define REGISTERING_THREADS (STRATEGY(ZC_NAIVE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING))
 #define EVERY_STRATEGY ((UINT32_C(1) << ZC_STRATEGY_COUNT) - 1)
 
 static const struct zc_option table[] = {
@@ -61,15 +66,18 @@ static const struct zc_option table[] = {
       .default_text = "64", .min = 1, .max = 65536, .strategies = ZC_ALL_STRATEGIES,
       .help = "requests in flight at most; blocking strategies have one" },
     { .name = "mr_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(mr_size_bytes), .default_text = "256K",
-      .min = 1, .max = GIB, .strategies = COPY_STRATEGIES,
-      .help = "chunk of the copy strategies: one READ into staging memory" },
+      .min = 1, .max = GIB, .strategies = STAGING_STRATEGIES,
+      .help = "chunk of what is copied: one READ into staging memory" },
     { .name = "mr_count", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(mr_count), .default_text = "0", .min = 0,
-      .max = 65536, .strategies = COPY_STRATEGIES, .help = "slots of staging memory; 0 is as many as are useful" },
+      .max = 65536, .strategies = STAGING_STRATEGIES, .help = "slots of staging memory; 0 is as many as are useful" },
     { .name = "chunk_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(chunk_size_bytes), .default_text = "2M",
-      .other_default = "512K", .others = IDEAL_STRATEGIES, .others_name = "ideal", .min = 1, .max = GIB,
-      .strategies = PIPELINE_STRATEGIES | IDEAL_STRATEGIES, .help = "chunk of the pipeline and ideal strategies" },
+      .other_default = "512K", .others = IDEAL_STRATEGIES | ODP_STRATEGIES, .others_name = "ideal and odp", .min = 1, .max = GIB,
+      .strategies = PIPELINE_STRATEGIES | IDEAL_STRATEGIES | ODP_STRATEGIES | HYBRID_STRATEGIES,
+      .help = "chunk of what lands in the user's buffer: one READ" },
+    { .name = "threshold", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(threshold_bytes), .default_text = "256K",
+      .min = 0, .max = TIB, .strategies = HYBRID_STRATEGIES, .help = "smaller requests are copied, others registered" },
     { .name = "concurrency", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency), .default_text = "1",
-      .min = 1, .max = 64, .strategies = STRATEGY(ZC_COPY_NON_BLOCKING) | ASYNC_STRATEGIES,
+      .min = 1, .max = 64, .strategies = COPYING_THREADS | ASYNC_POOLS,
       .help = "threads that copy; with async the pool that copies or registers" },
     { .name = "concurrency_reg", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency_reg), .default_text = "1",
       .min = 1, .max = 64, .strategies = REGISTERING_THREADS, .help = "threads that register" },
@@ -254,6 +262,9 @@ static int parse_choice(const struct zc_option *option, const char *text, struct
     if (nearest != NULL)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, what, "%s: %s is not a %s (did you mean %s?)", what, quote(text).text,
                             option->choices == zc_strategy_names ? "strategy" : "choice", nearest);
+    if (option->choices == zc_strategy_names)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, what, "%s: %s is not a strategy (for instance %s; `zcctl strategies` lists all)",
+                            what, quote(text).text, zc_strategy_names[ZC_COPY_BLOCKING]);
     for (int i = 0; option->choices[i] != NULL; i++) {
         size_t used = strlen(list);
         snprintf(list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "", option->choices[i]);

@@ -86,7 +86,7 @@ struct zc_device_info {
     int numa_node;                      /* -1 if unknown */
     uint32_t max_qp, max_cqe, max_qp_wr, max_sge, max_qp_rd_atom, max_qp_init_rd_atom;
     uint64_t max_mr_size_bytes, max_msg_size_bytes;
-    bool odp;
+    bool odp;                           /* on-demand paging, also for READ on an RC QP */
 };
 
 /* What the run was measured on. */

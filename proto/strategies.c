@@ -61,6 +61,36 @@ const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
         .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
         .shows = "the ceiling with many requests in flight: no copy, no registration",
     },
+    [ZC_ODP_BLOCKING] = {
+        .name = "odp_blocking", .memory = ZC_MEMORY_ODP,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "what it costs that the device faults pages in instead of finding them pinned",
+    },
+    [ZC_ODP_NON_BLOCKING] = {
+        .name = "odp_non_blocking", .memory = ZC_MEMORY_ODP,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "the same with many requests in flight, whose page faults may overlap",
+    },
+    [ZC_ODP_ASYNC] = {
+        .name = "odp_async", .memory = ZC_MEMORY_ODP,
+        .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "memory on demand for a program that sleeps for events",
+    },
+    [ZC_HYBRID_BLOCKING] = {
+        .name = "hybrid_blocking", .memory = ZC_MEMORY_HYBRID,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE, .composite = true,
+        .shows = "copy_blocking below --threshold and pipeline_blocking from it on: is the threshold right?",
+    },
+    [ZC_HYBRID_NON_BLOCKING] = {
+        .name = "hybrid_non_blocking", .memory = ZC_MEMORY_HYBRID,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE, .composite = true,
+        .shows = "copy_non_blocking below --threshold and pipeline_non_blocking from it on",
+    },
+    [ZC_HYBRID_ASYNC] = {
+        .name = "hybrid_async", .memory = ZC_MEMORY_HYBRID,
+        .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_CHUNK_SIZE, .composite = true,
+        .shows = "copy_async below --threshold and pipeline_async from it on",
+    },
 };
 
 #define NAME(id, name) [id] = name
@@ -76,11 +106,17 @@ const char *const zc_strategy_names[] = {
     NAME(ZC_PIPELINE_ASYNC, "pipeline_async"),
     NAME(ZC_IDEAL_BLOCKING, "ideal_blocking"),
     NAME(ZC_IDEAL_NON_BLOCKING, "ideal_non_blocking"),
+    NAME(ZC_ODP_BLOCKING, "odp_blocking"),
+    NAME(ZC_ODP_NON_BLOCKING, "odp_non_blocking"),
+    NAME(ZC_ODP_ASYNC, "odp_async"),
+    NAME(ZC_HYBRID_BLOCKING, "hybrid_blocking"),
+    NAME(ZC_HYBRID_NON_BLOCKING, "hybrid_non_blocking"),
+    NAME(ZC_HYBRID_ASYNC, "hybrid_async"),
     NAME(ZC_STRATEGY_COUNT, NULL),
 };
 const char *const zc_memory_names[] = {
     NAME(ZC_MEMORY_STAGING, "staging"), NAME(ZC_MEMORY_REGISTER, "register"),
-    NAME(ZC_MEMORY_PREREGISTERED, "preregistered"), NULL,
+    NAME(ZC_MEMORY_PREREGISTERED, "preregistered"), NAME(ZC_MEMORY_ODP, "odp"), NAME(ZC_MEMORY_HYBRID, "hybrid"), NULL,
 };
 const char *const zc_execution_names[] = {
     NAME(ZC_EXECUTION_BLOCKING, "blocking"), NAME(ZC_EXECUTION_NON_BLOCKING, "non_blocking"),

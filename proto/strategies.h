@@ -3,6 +3,8 @@
 #ifndef ZC_STRATEGIES_H
 #define ZC_STRATEGIES_H
 
+#include <stdbool.h>
+
 enum zc_strategy_id {
     ZC_COPY_BLOCKING,
     ZC_COPY_NON_BLOCKING,
@@ -15,6 +17,12 @@ enum zc_strategy_id {
     ZC_PIPELINE_ASYNC,
     ZC_IDEAL_BLOCKING,
     ZC_IDEAL_NON_BLOCKING,
+    ZC_ODP_BLOCKING,
+    ZC_ODP_NON_BLOCKING,
+    ZC_ODP_ASYNC,
+    ZC_HYBRID_BLOCKING,
+    ZC_HYBRID_NON_BLOCKING,
+    ZC_HYBRID_ASYNC,
     ZC_STRATEGY_COUNT,
 };
 
@@ -23,6 +31,8 @@ enum zc_memory_kind {
     ZC_MEMORY_STAGING,          /* READ into memory registered once, then copy */
     ZC_MEMORY_REGISTER,         /* register the user's buffer, READ, deregister */
     ZC_MEMORY_PREREGISTERED,    /* READ into the user's buffer, registered once and for all */
+    ZC_MEMORY_ODP,              /* the same without pinning: the device faults pages in on demand (IBV_ACCESS_ON_DEMAND) */
+    ZC_MEMORY_HYBRID,           /* staging for requests below options.threshold, register for the others */
 };
 enum zc_execution_kind {
     ZC_EXECUTION_BLOCKING,      /* the caller's thread does every stage of one request */
@@ -41,12 +51,13 @@ struct zc_strategy_info {
     enum zc_memory_kind memory;
     enum zc_execution_kind execution;
     enum zc_chunking chunking;
+    bool composite;             /* at one size it is what another strategy is: not among "all" */
     const char *shows;          /* one line, no full stop: what its figures tell */
 };
 
 extern const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT];  /* by enum zc_strategy_id */
 extern const char *const zc_strategy_names[];       /* the same names, NULL-terminated */
-extern const char *const zc_memory_names[];         /* "staging", "register", "preregistered" */
+extern const char *const zc_memory_names[];         /* "staging", "register", "preregistered", ... */
 extern const char *const zc_execution_names[];      /* "blocking", "non_blocking", "async" */
 extern const char *const zc_chunking_names[];       /* "request", "mr_size", "chunk_size" */
 

@@ -13,15 +13,67 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 /* --- cutting --------------------------------------------------------------------------------------------------- */
 
-void zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
+static uint32_t count_chunks(uint64_t length, uint64_t chunk)
 {
-    request->cut_bytes = 0;
+    return length <= chunk ? length > 0 : (uint32_t)((length + chunk - 1) / chunk);
+}
+
+/* The pieces of a request, and how many chunks they are: staging memory is cut where it likes, a piece of its own is registered and
+ * read into by itself. */
+static int lay_out(struct zc_pipeline *pipeline, struct zc_request *request)
+{
+    const uint64_t size = pipeline->params.options->size_bytes;
+    uint64_t sum = 0, chunks = 0;
+    request->all_bytes = request->length_bytes ? request->length_bytes : size;
+    request->copies = request->all_bytes < pipeline->copy_below_bytes;
+    request->whole = (struct zc_piece){request->user, request->all_bytes};
+    request->list = request->piece_count ? request->pieces : &request->whole;
+    const uint32_t pieces = request->piece_count ? request->piece_count : 1;
+    for (uint32_t i = 0; i < pieces; i++) {
+        sum += request->list[i].length_bytes;
+        chunks += count_chunks(request->list[i].length_bytes, pipeline->direct_chunk_bytes);
+    }
+    if (sum != request->all_bytes || sum > size)
+        return zc_pipeline_fail(pipeline, ZC_ERR_INVALID, -EINVAL, "a request of %" PRIu64 " bytes in %" PRIu32 " pieces of %" PRIu64
+                                " in all: the pipeline was made for at most %" PRIu64, request->all_bytes, pieces, sum, size);
+    request->landing = request->copies ? count_chunks(sum, pipeline->copy_chunk_bytes) : (uint32_t)chunks;
+    request->finishing = request->landing;
+    return 0;
+}
+
+int zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
+{
+    const int rc = lay_out(pipeline, request);
+    if (rc < 0)
+        return rc;
+    request->cut_bytes = request->cut_piece_bytes = 0;
+    request->cut_piece = request->cut_chunks = 0;
     request->finished_ns = 0;
     request->number = pipeline->submitted++;
     if (zc_pipeline_tracing(pipeline))
         zc_trace_request(pipeline, ZC_TRACE_SUBMITTED, request);
-    request->landing = request->finishing = pipeline->chunks_per_request;
     zc_ring_push(&pipeline->cutting, (uint32_t)(request - pipeline->requests));
+    return 0;
+}
+
+/* Where the next chunk begins: not behind the end of a piece. */
+static const struct zc_piece *next_piece(struct zc_request *request)
+{
+    while (request->cut_piece_bytes == request->list[request->cut_piece].length_bytes) {
+        request->cut_piece++;
+        request->cut_piece_bytes = 0;
+    }
+    return &request->list[request->cut_piece];
+}
+
+static void advance(struct zc_request *request, uint64_t length)
+{
+    request->cut_bytes += length;
+    for (uint64_t left = length; left > 0;) {
+        const uint64_t part = min_u64(left, next_piece(request)->length_bytes - request->cut_piece_bytes);
+        request->cut_piece_bytes += part;
+        left -= part;
+    }
 }
 
 struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
@@ -30,20 +82,38 @@ struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
         return NULL;
     struct zc_chunk *const chunk = &pipeline->chunks[pipeline->free_chunks[--pipeline->free_count]];
     struct zc_request *const request = &pipeline->requests[pipeline->cutting.items[pipeline->cutting.first]];
-    const uint64_t size = pipeline->params.options->size_bytes;
     chunk->state = ZC_CHUNK_PREPARING;
     chunk->request = request;
-    chunk->length_bytes = min_u64(size - request->cut_bytes, pipeline->chunk_bytes);
+    chunk->number = request->cut_chunks++;
+    chunk->piece = next_piece(request);
+    chunk->piece_bytes = request->cut_piece_bytes;
+    chunk->user = chunk->piece->address + chunk->piece_bytes;
+    if (request->copies)
+        chunk->length_bytes = min_u64(request->all_bytes - request->cut_bytes, pipeline->copy_chunk_bytes);
+    else
+        chunk->length_bytes = min_u64(chunk->piece->length_bytes - chunk->piece_bytes, pipeline->direct_chunk_bytes);
     chunk->remote_offset = request->remote_offset + request->cut_bytes;
-    chunk->user = request->user + request->cut_bytes;
     chunk->reads_posted = chunk->reads_landed = 0;
     chunk->reads = 1;
     if (chunk->length_bytes > pipeline->max_read_bytes)
         chunk->reads = (uint32_t)((chunk->length_bytes + pipeline->max_read_bytes - 1) / pipeline->max_read_bytes);
-    request->cut_bytes += chunk->length_bytes;
-    if (request->cut_bytes == size)
+    advance(request, chunk->length_bytes);
+    if (request->cut_bytes == request->all_bytes)
         zc_ring_pop(&pipeline->cutting);
     return chunk;
+}
+
+bool zc_pipeline_prepare_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    if (!memory->ready)
+        return false;
+    zc_lap(pipeline, ZC_STAGE_POST);
+    const bool ready = memory->ready(pipeline, chunk);
+    zc_lap(pipeline, ZC_STAGE_BEFORE);
+    if (ready)
+        zc_pipeline_prepared(pipeline, chunk);
+    return ready;
 }
 
 int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
@@ -157,7 +227,7 @@ static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
     if (zc_pipeline_tracing(pipeline))
         zc_trace_chunk(pipeline, ZC_TRACE_COMPLETED, chunk, zc_now_ns(), 0);
     zc_ring_push(&pipeline->landed, index);
-    if (--chunk->request->landing == 0 && !pipeline->strategy->memory->copies)
+    if (--chunk->request->landing == 0 && !chunk->request->copies)
         chunk->request->available_ns = zc_now_ns();
     return 0;
 }
@@ -197,7 +267,7 @@ int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     if (rc < 0)
         return rc;
     /* The clock is read once a request: its other chunks were finished before, by the same thread. */
-    chunk->finished_ns = chunk->request->finishing == 1 && (memory->copies || memory->registers) ? zc_now_ns() : 0;
+    chunk->finished_ns = chunk->request->finishing == 1 && (chunk->request->copies || memory->deregisters) ? zc_now_ns() : 0;
     zc_pipeline_retire(pipeline, chunk);
     return 0;
 }
@@ -213,11 +283,11 @@ void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     if (--request->finishing > 0)
         return;
     /* One time serves both, unless something was left to do after the bytes were there. */
-    if (memory->copies)
+    if (request->copies)
         request->available_ns = request->finished_ns;
     if (zc_pipeline_tracing(pipeline))
         zc_trace_request(pipeline, ZC_TRACE_RECLAIMED, request);
-    request->reclaimed_ns = memory->registers ? request->finished_ns : request->available_ns;
+    request->reclaimed_ns = request->copies || !memory->deregisters ? request->available_ns : request->finished_ns;
     zc_ring_push(&pipeline->done, (uint32_t)(request - pipeline->requests));
 }
 

@@ -145,7 +145,8 @@ static void read_attributes(struct ibv_context *context, struct zc_device_info *
     info->max_qp_rd_atom = (uint32_t)attr->max_qp_rd_atom;
     info->max_qp_init_rd_atom = (uint32_t)attr->max_qp_init_rd_atom;
     info->max_mr_size_bytes = attr->max_mr_size;
-    info->odp = has_extended && (extended.odp_caps.general_caps & IBV_ODP_SUPPORT);
+    info->odp = has_extended && (extended.odp_caps.general_caps & IBV_ODP_SUPPORT) &&
+                (extended.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_READ);
 }
 
 static int read_port(struct ibv_context *context, uint8_t port, struct zc_device_info *info)

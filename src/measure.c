@@ -139,7 +139,8 @@ static int create_pipeline(struct zc_run *run)
     const struct zc_pipeline_params pipeline = {
         .strategy = run->strategy, .options = &params->options, .depth = (uint32_t)run->result->terms.inflight,
         .device = params->device, .completion = run->completion, .connection = run->connection,
-        .send_slots = run->send_slots, .user = &run->user, .mr_access = run->mr_access, .trace = run->trace, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
+        .send_slots = run->send_slots, .user = &run->user, .least_bytes = params->options.size_bytes,
+        .mr_access = run->mr_access, .trace = run->trace, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
         .cancel = params->cancel, .thread_allocations = params->thread_allocations, .idle = zc_load_idle, .idle_arg = &run->load,
     };
     return zc_pipeline_create(&pipeline, &run->pipeline, &run->result->error);

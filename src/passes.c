@@ -302,7 +302,7 @@ int zc_run_throughput(struct zc_run *run)
  * add up to its latency. */
 int zc_run_phases(struct zc_run *run)
 {
-    const struct zc_memory_ops *const memory = run->strategy->memory;
+    const struct zc_stages stages = zc_pipeline_stages(run->pipeline);
     struct zc_pass pass = {.depth = 1, .window_ns = phases_ns(&run->params->options)};
     zc_run_enter(run, ZC_PHASE_PHASES, pass.window_ns);
     run->load.discard_ns = run->load.consume_ns = 0;
@@ -318,11 +318,11 @@ int zc_run_phases(struct zc_run *run)
         return rc;
     run->result->phases = (struct zc_phases){
         .requests = pass.all_requests,
-        .register_ns = memory->registers ? mean[ZC_STAGE_BEFORE] : NAN,
-        .post_ns = mean[ZC_STAGE_POST] + (memory->registers ? 0 : mean[ZC_STAGE_BEFORE]),
+        .register_ns = stages.registers ? mean[ZC_STAGE_BEFORE] : NAN,
+        .post_ns = mean[ZC_STAGE_POST] + (stages.registers ? 0 : mean[ZC_STAGE_BEFORE]),
         .wait_ns = mean[ZC_STAGE_WAIT],
-        .copy_ns = memory->copies ? mean[ZC_STAGE_AFTER] : NAN,
-        .deregister_ns = memory->registers ? mean[ZC_STAGE_AFTER] : NAN,
+        .copy_ns = stages.copies ? mean[ZC_STAGE_AFTER] : NAN,
+        .deregister_ns = stages.registers ? mean[ZC_STAGE_AFTER] : NAN,
         .discard_ns = run->load.discard ? (double)run->load.discard_ns / (double)pass.all_requests : NAN,
         .consume_ns = run->load.consume ? (double)run->load.consume_ns / (double)pass.all_requests : NAN,
     };

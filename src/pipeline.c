@@ -19,33 +19,57 @@ static uint64_t round_up_division(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Which requests are copied, and what those of the full size go through. */
+static void plan_stages(struct zc_pipeline *pipeline)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    if (memory->copies_below)
+        pipeline->copy_below_bytes = memory->copies_below(pipeline);
+    else
+        pipeline->copy_below_bytes = memory->copies ? UINT64_MAX : 0;
+    pipeline->copies = pipeline->params.options->size_bytes < pipeline->copy_below_bytes;
+    pipeline->registers = memory->registers && !pipeline->copies;
+    pipeline->deregisters = memory->deregisters && !pipeline->copies;
+}
+
 /* A chunk is what one READ carries, except that a whole request is one however many READs it takes. */
-static uint64_t chunk_limit(const struct zc_pipeline *pipeline)
+static void plan_chunks(struct zc_pipeline *pipeline)
 {
     const struct zc_run_options *const options = pipeline->params.options;
-    switch (pipeline->strategy->info->chunking) {
-    case ZC_CHUNK_MR_SIZE:
-        return min_u64(options->mr_size_bytes, pipeline->max_read_bytes);
-    case ZC_CHUNK_CHUNK_SIZE:
-        return min_u64(options->chunk_size_bytes, pipeline->max_read_bytes);
-    case ZC_CHUNK_WHOLE:
-        break;
-    }
-    return options->size_bytes;
+    const bool whole = pipeline->strategy->info->chunking == ZC_CHUNK_WHOLE;
+    pipeline->max_read_bytes = min_u64(zc_connection_max_read_bytes(pipeline->params.connection), INT32_MAX);
+    const uint64_t most = min_u64(pipeline->max_read_bytes, options->size_bytes);
+    pipeline->copy_chunk_bytes = min_u64(options->mr_size_bytes, most);
+    pipeline->direct_chunk_bytes = whole ? options->size_bytes : min_u64(options->chunk_size_bytes, most);
+}
+
+static uint64_t chunk_bytes(const struct zc_pipeline *pipeline)
+{
+    return pipeline->copies ? pipeline->copy_chunk_bytes : pipeline->direct_chunk_bytes;
+}
+
+/* Of a request of the full size, whose pieces are alike but for the last, which has the rest. */
+static uint64_t count_chunks(const struct zc_pipeline *pipeline)
+{
+    const struct zc_run_options *const options = pipeline->params.options;
+    const uint64_t size = options->size_bytes, pieces = options->pieces, chunk = chunk_bytes(pipeline);
+    if (pipeline->copies || pieces <= 1)
+        return round_up_division(size, chunk);
+    return (pieces - 1) * round_up_division(size / pieces, chunk) + round_up_division(size / pieces + size % pieces, chunk);
 }
 
 /* How a request is cut, and how many chunks may be alive at once. */
 static int plan(struct zc_pipeline *pipeline, struct zc_error *err)
 {
     const struct zc_pipeline_params *const params = &pipeline->params;
-    const uint64_t size = params->options->size_bytes;
-    pipeline->max_read_bytes = min_u64(zc_connection_max_read_bytes(params->connection), INT32_MAX);
-    pipeline->chunk_bytes = min_u64(chunk_limit(pipeline), size);
-    const uint64_t chunks = round_up_division(size, pipeline->chunk_bytes);
-    const uint64_t reads = round_up_division(pipeline->chunk_bytes, pipeline->max_read_bytes);
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    plan_stages(pipeline);
+    plan_chunks(pipeline);
+    const uint64_t chunks = count_chunks(pipeline);
+    const uint64_t reads = pipeline->copies ? 1 : round_up_division(pipeline->direct_chunk_bytes, pipeline->max_read_bytes);
     if (chunks > UINT32_MAX || reads > UINT32_MAX)
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "%" PRIu64 " bytes cut into chunks of %" PRIu64
-                            " are more than %u chunks", size, pipeline->chunk_bytes, UINT32_MAX);
+                            " are more than %u chunks", params->options->size_bytes, chunk_bytes(pipeline), UINT32_MAX);
     pipeline->chunks_per_request = (uint32_t)chunks;
     pipeline->reads_per_chunk = (uint32_t)reads;
     if (pipeline->strategy->execution->hands)
@@ -53,7 +77,6 @@ static int plan(struct zc_pipeline *pipeline, struct zc_error *err)
 
     for (uint32_t i = 0; i < pipeline->lane_count; i++)
         pipeline->slot_count += pipeline->lanes[i].slots.capacity;
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
     const uint64_t wanted = memory->slots ? memory->slots(pipeline) : pipeline->slot_count;
     pipeline->chunk_count = (uint32_t)min_u64(wanted ? wanted : 1, min_u64(chunks * params->depth, UINT32_MAX / 2));
     return 0;
@@ -221,13 +244,24 @@ uint64_t zc_pipeline_stage_ns(const struct zc_pipeline *pipeline, enum zc_stage 
     return pipeline->laps.stage_ns[stage];
 }
 
+struct zc_stages zc_pipeline_stages(const struct zc_pipeline *pipeline)
+{
+    return (struct zc_stages){.copies = pipeline->copies, .registers = pipeline->registers};
+}
+
+int zc_pipeline_forget(struct zc_pipeline *pipeline, void *address, uint64_t length_bytes)
+{
+    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    return memory->forget ? memory->forget(pipeline, address, length_bytes) : 0;
+}
+
 void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *terms)
 {
-    const bool staging = pipeline->strategy->memory->copies;
-    terms->chunk_bytes = pipeline->chunk_bytes;
+    const bool staging = pipeline->copies;
+    terms->chunk_bytes = chunk_bytes(pipeline);
     terms->chunks = pipeline->chunks_per_request;
     terms->staging_slots = staging ? pipeline->chunk_count : 0;
-    terms->staging_bytes = staging ? pipeline->chunk_count * pipeline->chunk_bytes : 0;
+    terms->staging_bytes = staging ? pipeline->chunk_count * pipeline->copy_chunk_bytes : 0;
     terms->threads = zc_hands_count(&pipeline->hands);
     terms->wait = pipeline->wait;
     terms->post = zc_sender_family(&pipeline->lanes[0].sender);
@@ -260,4 +294,6 @@ void zc_pipeline_use(struct zc_pipeline *pipeline, bool cpu, struct zc_pipeline_
     };
     if (pipeline->strategy->execution->use)
         pipeline->strategy->execution->use(pipeline, cpu, use);
+    if (pipeline->strategy->memory->use)
+        pipeline->strategy->memory->use(pipeline, use);
 }

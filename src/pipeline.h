@@ -20,10 +20,19 @@
 struct zc_pipeline;
 struct zc_pipeline_use;
 
-/* One read of options.size_bytes into one user buffer. */
+/* A piece of user memory. */
+struct zc_piece {
+    uint8_t *address;
+    uint64_t length_bytes;
+};
+
+/* One read into one user buffer, or into several pieces of user memory. */
 struct zc_request {
     /* The caller's, set before zc_pipeline_submit(). */
     uint8_t *user;              /* where the bytes are wanted */
+    uint64_t length_bytes;      /* 1 .. options.size_bytes; 0: options.size_bytes */
+    const struct zc_piece *pieces;  /* or here, in this order: together length_bytes, unchanged until reaped; `user` is not used then */
+    uint32_t piece_count;       /* 0: none, `user` is */
     uint64_t remote_offset;     /* in the peer's region */
     uint64_t submit_ns, buffer; /* for the caller's own use */
     /* Written when it is reaped (CLOCK_MONOTONIC). */
@@ -31,7 +40,14 @@ struct zc_request {
     uint64_t reclaimed_ns;      /* and the buffer free of RDMA state */
     /* The pipeline's own. */
     uint64_t number;            /* counted from 0 in the order of submission */
-    uint64_t cut_bytes;         /* handed out to chunks so far */
+    bool copies;                /* it goes through staging memory */
+    struct zc_piece whole;      /* the one piece of a request that came without any */
+    const struct zc_piece *list;    /* all of its pieces */
+    uint32_t cut_piece;         /* the first of them that is not handed out to the end, */
+    uint64_t cut_piece_bytes;   /* and how far it is */
+    uint64_t cut_bytes;         /* handed out to chunks so far, of */
+    uint64_t all_bytes;
+    uint32_t cut_chunks;
     uint64_t finished_ns;       /* when the last after() of its chunks had returned */
     uint32_t landing;           /* chunks that have not landed */
     uint32_t finishing;         /* chunks that have not gone through after() */
@@ -53,7 +69,10 @@ struct zc_chunk {
     uint32_t reads, reads_posted, reads_landed; /* one READ, more where one cannot carry it */
     uint64_t length_bytes;
     uint64_t remote_offset;     /* in the peer's region */
-    uint8_t *user;              /* its place in the user's buffer */
+    uint32_t number;            /* in its request */
+    const struct zc_piece *piece;   /* its place in the user's memory: it may span several pieces if it is copied, */
+    uint64_t piece_bytes;       /* and begins so far into the first */
+    uint8_t *user;              /* the address of that place */
     struct zc_request *request;
     /* Set by before(). */
     uint8_t *local;             /* where its bytes land */
@@ -69,12 +88,21 @@ struct zc_chunk {
  * ends the run; the function has said why with zc_pipeline_fail(). */
 struct zc_memory_ops {
     enum zc_memory_kind kind;
-    bool copies, registers;             /* which phases it has: what before() and after() spend their time on */
+    /* What before() and after() spend their time on: after() copies, before() registers, after() deregisters. */
+    bool copies, registers, deregisters;
+    /* Requests of fewer bytes are copied, all others not; NULL: all are copied, or none. */
+    uint64_t (*copies_below)(const struct zc_pipeline *pipeline);
     uint64_t (*slots)(const struct zc_pipeline *pipeline);  /* chunks wanted alive at once; NULL: as many as may be in flight */
     int (*setup)(struct zc_pipeline *pipeline, struct zc_error *err);
     void (*teardown)(struct zc_pipeline *pipeline);     /* after a failed setup too; releases what chunks still hold */
     int (*before)(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
     int (*after)(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+    /* before(), if that is a matter of nanoseconds this time; false: it is not. The owner's. NULL: it never is. */
+    bool (*ready)(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+    /* See zc_pipeline_forget(). NULL: nothing is remembered. */
+    int (*forget)(struct zc_pipeline *pipeline, void *address, uint64_t length_bytes);
+    /* Adds what it has counted. NULL: nothing. */
+    void (*use)(const struct zc_pipeline *pipeline, struct zc_pipeline_use *use);
 };
 
 /* Threads that an execution starts: for before(), for after(), or those of the first for both. 0: the owner does it. */
@@ -118,7 +146,9 @@ struct zc_pipeline_params {
     struct zc_completion *completion;       /* borrowed; has room for send_slots of every QP */
     struct zc_connection *connection;       /* borrowed; see zc_pipeline_destroy() */
     uint32_t send_slots;                    /* what the connection was opened with */
-    const struct zc_buffer *user;           /* all user buffers, for memory that is registered at set-up */
+    const struct zc_buffer *user;           /* all user buffers, for memory that is registered at set-up; others do without */
+    uint64_t least_bytes;                   /* no request will be shorter; 0: one may have any length */
+    uint64_t cache_bytes;                   /* the limit of a registration cache; 0: options.cache_max_bytes */
     int mr_access;                          /* of MRs for data, besides IBV_ACCESS_LOCAL_WRITE */
     int numa_node;                          /* for the pipeline's own memory; -1: anywhere */
     int cancel_fd;                          /* readable when *cancel is set; -1: none */
@@ -155,6 +185,17 @@ void zc_pipeline_set_tracing(struct zc_pipeline *pipeline, bool on);
 void zc_pipeline_skip_ns(struct zc_pipeline *pipeline, uint64_t duration_ns);
 uint64_t zc_pipeline_stage_ns(const struct zc_pipeline *pipeline, enum zc_stage stage);
 
+/* What requests of options.size_bytes go through. */
+struct zc_stages {
+    bool copies, registers;     /* registers: before(), and in after() deregistering or giving back */
+};
+struct zc_stages zc_pipeline_stages(const struct zc_pipeline *pipeline);
+
+/* This user memory is about to be unmapped, remapped or discarded (munmap(2), mremap(2), MADV_DONTNEED, free(3) of what it may give
+ * back), and no request into it is in flight: a registration that a cached_* strategy keeps of it must not be used again. With every
+ * other strategy there is none, and nothing is done. Call it before. Any thread. 0, or a negative errno of ibv_dereg_mr(3). */
+int zc_pipeline_forget(struct zc_pipeline *pipeline, void *address, uint64_t length_bytes);
+
 /* What the pipeline has caused since it was created, all of its threads together, but for the caller's own CPU time and allocator
  * calls. Between requests the figures stand still. */
 struct zc_pipeline_use {
@@ -162,6 +203,8 @@ struct zc_pipeline_use {
     uint64_t allocations;               /* allocator calls of its threads; 0 unless they are counted (params.thread_allocations) */
     uint64_t registering_allocations;   /* those within ibv_reg_mr(3) and ibv_dereg_mr(3), whatever thread called */
     uint64_t cpu_user_ns, cpu_system_ns;/* of its threads */
+    bool caches;                        /* it has a registration cache, which the next three are of */
+    uint64_t cache_hits, cache_misses, cache_evictions;     /* registrations that were there, were not, or had to make room */
 };
 /* cpu: measure CPU time too, which asks every thread and waits for the answer. */
 void zc_pipeline_use(struct zc_pipeline *pipeline, bool cpu, struct zc_pipeline_use *use);

@@ -75,9 +75,11 @@ struct zc_pipeline {
     struct zc_remote remote;
     enum zc_wait wait;                  /* in force */
     bool always_sleeps;                 /* whatever --wait says: an event loop, or fewer cores than busy threads */
-    uint64_t chunk_bytes;               /* of all but the last chunk of a request */
+    uint64_t copy_below_bytes;          /* requests of fewer bytes are copied */
+    bool copies, registers, deregisters;    /* what requests of the full size do */
+    uint64_t copy_chunk_bytes, direct_chunk_bytes;  /* of a chunk at most, in requests that are copied and in others */
     uint64_t max_read_bytes;            /* of one READ */
-    uint32_t chunks_per_request;
+    uint32_t chunks_per_request;        /* of the full size */
     uint32_t reads_per_chunk;           /* at most; more than one for whole requests only */
     struct zc_hands hands;
 
@@ -109,6 +111,18 @@ struct zc_pipeline {
     struct zc_error error;
     void *memory, *execution;           /* their own state */
 };
+
+/* What the provider allocates within its verbs is counted apart: the promise to allocate nothing is ours, not its. Any thread. */
+static inline uint64_t zc_pipeline_allocations(const struct zc_pipeline *pipeline)
+{
+    return pipeline->params.thread_allocations ? pipeline->params.thread_allocations() : 0;
+}
+static inline void zc_pipeline_count_registering(struct zc_pipeline *pipeline, uint64_t before)
+{
+    const uint64_t made = zc_pipeline_allocations(pipeline) - before;
+    if (made)
+        atomic_fetch_add_explicit(&pipeline->registering_allocations, made, memory_order_relaxed);
+}
 
 static inline struct zc_read *zc_pipeline_read(struct zc_pipeline *pipeline, uint32_t chunk, uint32_t number)
 {
@@ -169,10 +183,12 @@ static inline bool zc_pipeline_cancelled(const struct zc_pipeline *pipeline)
     return pipeline->params.cancel && atomic_load_explicit(pipeline->params.cancel, memory_order_relaxed);
 }
 
-/* Queue a request for cutting. */
-void zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request);
+/* Queue a request for cutting. 0, or -EINVAL for one that is longer than the pipeline was made for. */
+int zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request);
 /* The next chunk of the oldest request, PREPARING: whoever gets it carries out before(). NULL: no bytes or no record left. */
 struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline);
+/* before() without anything that takes time: true, and the chunk is READY. */
+bool zc_pipeline_prepare_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 /* before() by the owner itself; the chunk is READY. */
 int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 /* before() has been carried out; the chunk is READY and waits for a slot. */
@@ -208,7 +224,7 @@ int zc_pipeline_fail(struct zc_pipeline *pipeline, enum zc_error_kind kind, int 
 int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_wc *wc);
 
 /* The rows' parts. */
-extern const struct zc_memory_ops zc_memory_staging, zc_memory_register, zc_memory_preregistered;
+extern const struct zc_memory_ops zc_memory_staging, zc_memory_register, zc_memory_preregistered, zc_memory_odp, zc_memory_hybrid;
 extern const struct zc_execution_ops zc_execution_blocking, zc_execution_non_blocking, zc_execution_async;
 
 #endif

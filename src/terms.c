@@ -40,10 +40,13 @@ int zc_run_relax(struct zc_run *run)
 uint32_t zc_run_threads_max(const struct zc_run_options *options)
 {
     const struct zc_strategy_info *const strategy = &zc_strategy_infos[options->strategy];
-    const bool two_pools = strategy->memory == ZC_MEMORY_REGISTER && strategy->execution == ZC_EXECUTION_NON_BLOCKING;
-    if (strategy->execution == ZC_EXECUTION_BLOCKING || strategy->memory == ZC_MEMORY_PREREGISTERED)
+    const bool copies = strategy->memory == ZC_MEMORY_STAGING ||
+                        (strategy->memory == ZC_MEMORY_HYBRID && options->size_bytes < options->threshold_bytes);
+    if (strategy->execution == ZC_EXECUTION_BLOCKING || strategy->memory == ZC_MEMORY_PREREGISTERED || strategy->memory == ZC_MEMORY_ODP)
         return 1;
-    return 1 + (uint32_t)(two_pools ? options->concurrency_reg + options->concurrency_dereg : options->concurrency);
+    if (strategy->execution == ZC_EXECUTION_ASYNC || copies)
+        return 1 + (uint32_t)options->concurrency;
+    return 1 + (uint32_t)(options->concurrency_reg + options->concurrency_dereg);
 }
 
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options)

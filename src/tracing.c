@@ -4,14 +4,13 @@
 void zc_trace_request(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_request *request)
 {
     const uint64_t now_ns = zc_now_ns();
-    zc_trace_add(pipeline->params.trace, stage, now_ns, now_ns, request->number, 0, pipeline->params.options->size_bytes);
+    zc_trace_add(pipeline->params.trace, stage, now_ns, now_ns, request->number, 0, request->all_bytes);
 }
 
 void zc_trace_chunk(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_chunk *chunk, uint64_t begin_ns,
                     uint64_t end_ns)
 {
-    const uint64_t number = (chunk->remote_offset - chunk->request->remote_offset) / pipeline->chunk_bytes;
-    zc_trace_add(pipeline->params.trace, stage, begin_ns, end_ns ? end_ns : begin_ns, chunk->request->number, number,
+    zc_trace_add(pipeline->params.trace, stage, begin_ns, end_ns ? end_ns : begin_ns, chunk->request->number, chunk->number,
                  chunk->length_bytes);
 }
 
@@ -29,7 +28,7 @@ int zc_traced_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     const struct zc_memory_ops *const memory = pipeline->strategy->memory;
     const uint64_t begin_ns = zc_now_ns();
     const int rc = memory->before(pipeline, chunk);
-    if (rc == 0 && memory->registers)
+    if (rc == 0 && memory->registers && !chunk->request->copies)
         zc_trace_chunk(pipeline, ZC_TRACE_REGISTERED, chunk, begin_ns, zc_now_ns());
     return rc;
 }
@@ -39,7 +38,8 @@ int zc_traced_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     const struct zc_memory_ops *const memory = pipeline->strategy->memory;
     const uint64_t begin_ns = zc_now_ns();
     const int rc = memory->after(pipeline, chunk);
-    if (rc == 0 && (memory->copies || memory->registers))
-        zc_trace_chunk(pipeline, memory->copies ? ZC_TRACE_COPIED : ZC_TRACE_DEREGISTERED, chunk, begin_ns, zc_now_ns());
+    const bool copies = chunk->request->copies;
+    if (rc == 0 && (copies || memory->deregisters))
+        zc_trace_chunk(pipeline, copies ? ZC_TRACE_COPIED : ZC_TRACE_DEREGISTERED, chunk, begin_ns, zc_now_ns());
     return rc;
 }

@@ -18,10 +18,9 @@ struct async {
 static struct zc_hands async_hands(const struct zc_pipeline *pipeline)
 {
     const uint32_t threads = (uint32_t)pipeline->params.options->concurrency;
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    if (memory->registers)
-        return (struct zc_hands){.before = threads, .shared = true};
-    return (struct zc_hands){.after = memory->copies ? threads : 0};
+    if (pipeline->registers)
+        return (struct zc_hands){.before = threads, .shared = pipeline->deregisters};
+    return (struct zc_hands){.after = pipeline->copies ? threads : 0};
 }
 
 static int watch(const struct async *async, int fd, enum source source)

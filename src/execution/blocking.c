@@ -1,14 +1,20 @@
 /* Execution: the caller's thread does every stage of one request, whose chunks overlap. */
 #include "pipeline_private.h"
 
+/* Whole requests are done strictly one after the other, and so are the pieces of them that are registered by themselves. */
+static bool may_start(const struct zc_pipeline *pipeline)
+{
+    return pipeline->strategy->info->chunking != ZC_CHUNK_WHOLE || pipeline->free_count == pipeline->chunk_count;
+}
+
 /* Prepare and post as many chunks as records and slots allow, and one beyond the slots: a registration ahead is done when its slot
  * gets free. READs go out in one doorbell a QP - but not later than the next before(), if that takes long. */
 static int fill(struct zc_pipeline *pipeline)
 {
-    const bool slow = pipeline->strategy->memory->registers;
+    const bool slow = pipeline->registers;
     struct zc_chunk *chunk;
     zc_pipeline_append(pipeline);
-    while (pipeline->ready.count == 0 && (chunk = zc_pipeline_next_cut(pipeline))) {
+    while (pipeline->ready.count == 0 && may_start(pipeline) && (chunk = zc_pipeline_next_cut(pipeline))) {
         int rc = slow ? zc_pipeline_post(pipeline) : 0;
         if (rc == 0)
             rc = zc_pipeline_prepare(pipeline, chunk);
@@ -21,8 +27,8 @@ static int fill(struct zc_pipeline *pipeline)
 
 static int blocking_submit(struct zc_pipeline *pipeline, struct zc_request *request)
 {
-    zc_pipeline_cut(pipeline, request);
-    return fill(pipeline);
+    const int rc = zc_pipeline_cut(pipeline, request);
+    return rc < 0 ? rc : fill(pipeline);
 }
 
 /* Before each after() - a copy, a deregistration - the wire gets new work: completions are collected, because they free slots,

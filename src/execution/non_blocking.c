@@ -8,10 +8,8 @@
 static struct zc_hands non_blocking_hands(const struct zc_pipeline *pipeline)
 {
     const struct zc_run_options *const options = pipeline->params.options;
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    if (memory->registers)
-        return (struct zc_hands){.before = (uint32_t)options->concurrency_reg, .after = (uint32_t)options->concurrency_dereg};
-    return (struct zc_hands){.after = memory->copies ? (uint32_t)options->concurrency : 0};
+    const uint64_t after = pipeline->copies ? options->concurrency : pipeline->deregisters ? options->concurrency_dereg : 0;
+    return (struct zc_hands){.before = pipeline->registers ? (uint32_t)options->concurrency_reg : 0, .after = (uint32_t)after};
 }
 
 static int non_blocking_setup(struct zc_pipeline *pipeline, struct zc_error *err)

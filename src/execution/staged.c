@@ -50,6 +50,10 @@ static int start_chunks(struct zc_pipeline *pipeline)
     struct zc_chunk *chunk;
     zc_pipeline_append(pipeline);
     while ((staged->before || pipeline->ready.count == 0) && (chunk = zc_pipeline_next_cut(pipeline))) {
+        if (zc_pipeline_prepare_ready(pipeline, chunk)) {
+            zc_pipeline_append(pipeline);
+            continue;
+        }
         if (staged->before) {
             zc_workers_give(staged->before, chunk->index);
             continue;
@@ -103,8 +107,8 @@ static int advance(struct zc_pipeline *pipeline)
 
 int zc_staged_submit(struct zc_pipeline *pipeline, struct zc_request *request)
 {
-    zc_pipeline_cut(pipeline, request);
-    return start_chunks(pipeline);
+    const int rc = zc_pipeline_cut(pipeline, request);
+    return rc < 0 ? rc : start_chunks(pipeline);
 }
 
 int zc_staged_reap(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max, int (*wait)(struct zc_pipeline *pipeline))
@@ -188,7 +192,7 @@ int zc_staged_create(struct zc_pipeline *pipeline, struct zc_staged *staged, str
     if (hands->shared)
         staged->after = staged->before;
     else if (rc == 0 && hands->after > 0)
-        rc = create_pool(pipeline, staged, pipeline->strategy->memory->copies ? "zc-copy" : "zc-deregister", hands->after,
+        rc = create_pool(pipeline, staged, pipeline->copies ? "zc-copy" : "zc-deregister", hands->after,
                          &staged->after, err);
     return rc;
 }

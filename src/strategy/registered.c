@@ -27,27 +27,14 @@ static void registered_teardown(struct zc_pipeline *pipeline)
     }
 }
 
-/* What the provider allocates within the two verbs is counted apart: the promise to allocate nothing is ours, not its. */
-static uint64_t allocations(const struct zc_pipeline *pipeline)
-{
-    return pipeline->params.thread_allocations ? pipeline->params.thread_allocations() : 0;
-}
-
-static void count_allocations(struct zc_pipeline *pipeline, uint64_t before)
-{
-    const uint64_t made = allocations(pipeline) - before;
-    if (made)
-        atomic_fetch_add_explicit(&pipeline->registering_allocations, made, memory_order_relaxed);
-}
-
 static int registered_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
     struct zc_error err;
     struct ibv_mr *mr;
-    const uint64_t before = allocations(pipeline);
+    const uint64_t before = zc_pipeline_allocations(pipeline);
     const int rc = zc_mr_register(pipeline->params.device, chunk->user, chunk->length_bytes, zc_pipeline_mr_access(pipeline),
                                   "the user's buffer", &mr, &err);
-    count_allocations(pipeline, before);
+    zc_pipeline_count_registering(pipeline, before);
     if (rc < 0)
         return zc_pipeline_fail(pipeline, err.kind, rc, "%s; this run held %" PRIu64 " registrations", err.message,
                                 (uint64_t)atomic_load_explicit(&pipeline->registered, memory_order_relaxed));
@@ -61,9 +48,9 @@ static int registered_before(struct zc_pipeline *pipeline, struct zc_chunk *chun
 
 static int registered_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
-    const uint64_t before = allocations(pipeline);
+    const uint64_t before = zc_pipeline_allocations(pipeline);
     const int rc = zc_mr_deregister(chunk->memory);
-    count_allocations(pipeline, before);
+    zc_pipeline_count_registering(pipeline, before);
     if (rc < 0)
         return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "deregistering %" PRIu64 " bytes failed: %s", chunk->length_bytes,
                                 strerror(-rc));
@@ -75,6 +62,7 @@ static int registered_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk
 const struct zc_memory_ops zc_memory_register = {
     .kind = ZC_MEMORY_REGISTER,
     .registers = true,
+    .deregisters = true,
     .slots = registered_slots,
     .setup = registered_setup,
     .teardown = registered_teardown,

@@ -24,7 +24,7 @@ static uint64_t staging_slots(const struct zc_pipeline *pipeline)
         return pipeline->params.options->mr_count;
     /* One beyond what may be in flight is the one being copied; a copying thread has one in hand and one waiting. */
     const uint64_t most = pipeline->slot_count + 1 + 2 * zc_hands_count(&pipeline->hands);
-    uint64_t slots = USEFUL_BYTES / pipeline->chunk_bytes;
+    uint64_t slots = USEFUL_BYTES / pipeline->copy_chunk_bytes;
     if (slots < MIN_SLOTS)
         slots = MIN_SLOTS;
     slots += 2 * zc_hands_count(&pipeline->hands);
@@ -37,7 +37,7 @@ static int staging_setup(struct zc_pipeline *pipeline, struct zc_error *err)
     if (!staging)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a staging pool");
     pipeline->memory = staging;
-    staging->stride_bytes = (pipeline->chunk_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    staging->stride_bytes = (pipeline->copy_chunk_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     const int rc = zc_buffer_create_pages(pipeline->chunk_count * staging->stride_bytes,
                                           (enum zc_pages)pipeline->params.options->pages, pipeline->params.numa_node,
                                           &staging->buffer, err);
@@ -71,10 +71,19 @@ static int staging_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     return 0;
 }
 
+/* To its piece of the user's memory, and to those behind it as far as it reaches. */
 static int staging_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
+    const struct zc_piece *piece = chunk->piece;
+    const uint8_t *from = chunk->local;
+    uint64_t left = chunk->length_bytes, at = chunk->piece_bytes;
     (void)pipeline;
-    memcpy(chunk->user, chunk->local, chunk->length_bytes);
+    for (; left > 0; piece++, at = 0) {
+        const uint64_t rest = piece->length_bytes - at, part = left < rest ? left : rest;
+        memcpy(piece->address + at, from, part);
+        from += part;
+        left -= part;
+    }
     return 0;
 }
 

@@ -17,4 +17,10 @@ const struct zc_strategy zc_strategies[ZC_STRATEGY_COUNT] = {
     ROW(ZC_PIPELINE_ASYNC, register, async),
     ROW(ZC_IDEAL_BLOCKING, preregistered, blocking),
     ROW(ZC_IDEAL_NON_BLOCKING, preregistered, non_blocking),
+    ROW(ZC_ODP_BLOCKING, odp, blocking),
+    ROW(ZC_ODP_NON_BLOCKING, odp, non_blocking),
+    ROW(ZC_ODP_ASYNC, odp, async),
+    ROW(ZC_HYBRID_BLOCKING, hybrid, blocking),
+    ROW(ZC_HYBRID_NON_BLOCKING, hybrid, non_blocking),
+    ROW(ZC_HYBRID_ASYNC, hybrid, async),
 };

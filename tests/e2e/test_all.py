@@ -34,12 +34,14 @@ def test_documents(daemon, check_schema):
 
 
 def test_all(daemon):
-    """Every strategy that there is, once."""
-    names = daemon.zcctl("run", "--help").stdout.split("Strategies:")[1].split("\n\n")[0].split()
-    done = daemon.zcctl("--json", "run", "--strategy", "all", *QUICK, "--size", "4K", "--measure", "0.8", "--skip-latency",
+    """Every strategy that says something of its own at one size and on this device, once."""
+    names = [row["name"] for row in json.loads(daemon.zcctl("--json", "strategies").stdout)["strategies"]]
+    device = next(d for d in json.loads(daemon.zcctl("--json", "devices").stdout)["devices"] if d["in_use"])
+    names = [n for n in names if not n.startswith("hybrid_") and (device["odp"] or not n.startswith("odp_"))]
+    done = daemon.zcctl("--json", "run", "--strategy", "all", *QUICK, "--size", "4K", "--warmup", "0", "--measure", "0.6", "--skip-latency",
                         "--validate", "first")
     assert [d["strategy"] for d in json.loads(done.stdout)] == names
-    assert done.stderr == ""
+    assert done.stderr == "" or (not device["odp"] and "odp strategies are left out" in one_line(done.stderr))
 
 
 def test_ideals_want_a_word_about_validation(daemon):

@@ -23,8 +23,20 @@ static void prepare(int strategy)
     options.strategy = strategy;
     options.size_bytes = 100000;
     options.mr_size_bytes = options.chunk_size_bytes = 16 << 10;
+    options.threshold_bytes = 64 << 10;
     atomic_store(&cancel, false);
     memset(user, 0, sizeof user);
+}
+
+/* Does a request of this size register, or copy? That of a hybrid does the one or the other. */
+static bool copies(void)
+{
+    const struct zc_memory_ops *const memory = zc_strategies[options.strategy].memory;
+    return memory->copies && (!memory->copies_below || options.size_bytes < options.threshold_bytes);
+}
+static bool registers(void)
+{
+    return zc_strategies[options.strategy].memory->registers && !copies();
 }
 
 static unsigned count_threads(void)
@@ -61,7 +73,7 @@ static struct zc_pipeline *make(uint32_t depth)
     const struct zc_strategy *const row = &zc_strategies[options.strategy];
     const struct zc_pipeline_params params = {
         .strategy = row, .options = &options, .depth = row->execution->one_request ? 1 : depth, .completion = fake_completion(),
-        .connection = fake_connection(), .send_slots = 128, .user = &user_buffer, .numa_node = -1, .cancel_fd = -1, .cancel = &cancel,
+        .connection = fake_connection(), .send_slots = 128, .user = &user_buffer, .least_bytes = options.size_bytes, .numa_node = -1, .cancel_fd = -1, .cancel = &cancel,
         .thread_allocations = count_allocations, .stuck_ns = 200000000,
     };
     if (zc_pipeline_create(&params, &pipeline, &err) < 0)
@@ -123,8 +135,7 @@ static void check_use(struct zc_pipeline *pipeline, uint64_t requests)
     struct zc_terms terms;
     zc_pipeline_terms(pipeline, &terms);
     zc_pipeline_use(pipeline, true, &use);
-    const bool registers = zc_strategies[options.strategy].memory->registers;
-    assert_int_equal(use.registrations, registers ? requests * terms.chunks : 0);
+    assert_int_equal(use.registrations, registers() ? requests * terms.chunks : 0);
     assert_int_equal(use.allocations, 0);
     assert_int_equal(count_threads(), idle_threads + terms.threads);
 }
@@ -214,9 +225,9 @@ static void test_threads_register(void **state)
     (void)state;
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
         const struct zc_strategy *const row = &zc_strategies[strategy];
-        if (!row->memory->registers)
-            continue;
         prepare(strategy);
+        if (!registers())
+            continue;
         options.concurrency = options.concurrency_reg = options.concurrency_dereg = 2;
         caller = pthread_self();
         in_caller = in_others = 0;
@@ -252,7 +263,6 @@ static void test_failures_of_every_strategy(void **state)
     (void)state;
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
         for (int wait = ZC_WAIT_POLL; wait <= ZC_WAIT_EVENT; wait++) {
-            const bool registers = zc_strategies[strategy].memory->registers;
 #define CASE_OF(setting) (prepare(strategy), options.wait = wait, setting)
             CASE_OF(fake.fail_at = 20), fake.fail_status = IBV_WC_REM_ACCESS_ERR;
             expect_failure(strategy, -EIO, ZC_ERR_PEER, "remote access error");
@@ -264,7 +274,7 @@ static void test_failures_of_every_strategy(void **state)
             expect_failure(strategy, -EINVAL, ZC_ERR_DEVICE, "posting a READ was refused");
             CASE_OF(fake.stuck = true);
             expect_failure(strategy, -ETIMEDOUT, ZC_ERR_PEER, "no completion for 0.2 s");
-            if (!registers)
+            if (!registers())
                 continue;
             CASE_OF(fake.fail_register_at = 12);
             expect_failure(strategy, -ENOMEM, ZC_ERR_MEMLOCK, "cannot register; this run held ");
@@ -287,7 +297,7 @@ static void test_cancel_of_every_strategy(void **state)
         fake.stuck = true;
         atomic_store(&cancel, true);
         expect_failure(strategy, -ECANCELED, ZC_ERR_CANCELLED, "cancelled");
-        if (!zc_strategies[strategy].memory->registers)
+        if (!registers())
             continue;
         prepare(strategy);
         fake.registering = cancel_now;
@@ -304,6 +314,7 @@ static void test_slots_as_asked(void **state)
         prepare(strategy);
         if (!zc_strategies[strategy].memory->copies)
             continue;
+        options.threshold_bytes = UINT64_MAX;
         options.mr_count = 2;
         struct zc_pipeline *const pipeline = make(8);
         zc_pipeline_terms(pipeline, &terms);
