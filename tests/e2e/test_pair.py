@@ -32,7 +32,8 @@ def test_every_strategy(daemon, check_schema):
     done = daemon.zcctl("--json", "run", "--strategy", "all", "--peer", PEER, *QUICK, "--size", "20001", "--mr-size", "6000", "--chunk-size",
                         "6000", "--validate", "all", "--skip-latency")
     documents = json.loads(done.stdout)
-    assert {document["strategy"] for document in documents} >= set(STRATEGIES)
+    assert "rxe0 has no on-demand paging" in done.stderr
+    assert {document["strategy"] for document in documents} >= {name for name in STRATEGIES if not name.startswith(("odp_", "hybrid_"))}
     for document in documents:
         check_schema(document)
         assert document["state"] == "done" and document["validation"]["state"] == "passed"

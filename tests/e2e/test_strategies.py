@@ -9,6 +9,7 @@ from harness import LAB, SHORT, wait_until
 SIZES = (1, 4095, 64 * 1024 + 1) if LAB else (1, 4096, 64 * 1024 + 1, (3 << 20) + 7)
 MEASURE = ("--warmup", "0", "--measure", "0.6" if LAB else "0.2", "--memory-max", "64M", "--footprint", "4M")
 
+THRESHOLD = "10000"
 STRATEGIES = {  # what it is made of, and options that only such a strategy takes
     "copy_blocking": ("staging", ("--mr-size", "30000")),
     "copy_non_blocking": ("staging", ("--mr-size", "30000", "--mr-count", "6", "--concurrency", "2")),
@@ -21,6 +22,13 @@ STRATEGIES = {  # what it is made of, and options that only such a strategy take
     "pipeline_async": ("register", ("--chunk-size", "30000", "--concurrency", "2")),
     "ideal_blocking": ("preregistered", ("--chunk-size", "30000")),
     "ideal_non_blocking": ("preregistered", ("--chunk-size", "30000")),
+    "odp_blocking": ("odp", ("--chunk-size", "30000")),
+    "odp_non_blocking": ("odp", ("--chunk-size", "30000")),
+    "odp_async": ("odp", ("--chunk-size", "30000")),
+    "hybrid_blocking": ("hybrid", ("--threshold", THRESHOLD, "--chunk-size", "30000", "--mr-size", "20000")),
+    "hybrid_non_blocking": ("hybrid", ("--threshold", THRESHOLD, "--chunk-size", "30000", "--mr-size", "20000", "--concurrency-reg", "2",
+                                       "--concurrency-dereg", "2", "--concurrency", "2")),
+    "hybrid_async": ("hybrid", ("--threshold", THRESHOLD, "--chunk-size", "30000", "--mr-size", "20000", "--concurrency", "2")),
 }
 
 
@@ -40,12 +48,18 @@ def test_list(daemon):
     assert "copy_async" in daemon.zcctl("strategies").stdout
 
 
-@pytest.mark.parametrize("size", SIZES)
+def has_odp(daemon):
+    return next(d for d in json.loads(daemon.zcctl("--json", "devices").stdout)["devices"] if d["in_use"])["odp"]
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_byte(daemon, check_schema, strategy, size):
+def test_every_byte(daemon, check_schema, strategy):
     memory, options = STRATEGIES[strategy]
+    if memory == "odp" and not has_odp(daemon):
+        pytest.skip("the device has no on-demand paging")
     before = daemon.objects()
-    for depth, qps in ((1, 1), (2, 4), (64, 1)):
+    for size, depth, qps in zip(SIZES, (1, 64, 2, 64), (1, 1, 4, 4)):   # the products: tests/unit/src/test_rdma_strategies.c
+        part = memory if memory != "hybrid" else "staging" if size < int(THRESHOLD) else "register"
         document = run(daemon, strategy, *MEASURE, *options, "--size", str(size), "--validate", "all", "--skip-latency",
                        "--operations-max", str(depth), "--qps", str(qps))
         check_schema(document)
@@ -55,14 +69,29 @@ def test_every_byte(daemon, check_schema, strategy, size):
         one = strategy.endswith("_blocking") and "_non_" not in strategy
         assert document["terms"]["inflight"] == (1 if one else min(depth, (64 << 20) // (-(-size // 4096) * 4096)))
         phases = document["phases"]
-        assert (phases["copy_ns"] is not None) == (memory == "staging")
-        assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (memory == "register")
-        assert (document["cost"]["registrations"] > 0) == (memory == "register")
+        assert (phases["copy_ns"] is not None) == (part == "staging")
+        assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (part == "register")
+        assert (document["cost"]["registrations"] > 0) == (part == "register")
         assert document["cost"]["allocations"] == 0
         assert document["cost"]["cpu_s_per_gib"] > 0
-        if LAB:
-            break
     daemon.wait_objects(before)
+
+
+def test_device_without_odp(daemon):
+    if has_odp(daemon):
+        pytest.skip("the device has on-demand paging")
+    done = daemon.zcctl("--json", "run", "--strategy", "odp_blocking", "--peer", "self", *SHORT, status=1)
+    error = json.loads(done.stdout)["error"]
+    assert error["field"] == "strategy" and "has no on-demand paging (ODP)" in error["message"]
+
+
+def test_odp_with_fresh_buffers(daemon):
+    """Memory on demand may go away and come back: nothing pins it."""
+    if not has_odp(daemon):
+        pytest.skip("the device has no on-demand paging")
+    document = run(daemon, "odp_blocking", *SHORT, "--skip-latency", "--buffers", "fresh", "--validate", "all")
+    assert document["validation"]["state"] == "passed" and document["phases"]["discard_ns"] > 0
+    assert document["cost"]["registrations"] == 0
 
 
 def test_aliases_and_defaults(daemon):
@@ -96,7 +125,7 @@ def threads(daemon):
     return daemon.call("stats")["process"]["threads"]
 
 
-@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if "non_blocking" in name or "async" in name])
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if ("non_blocking" in name or "async" in name) and "odp" not in name])
 def test_cancel_leaves_nothing(daemon, strategy):
     before, idle = daemon.objects(), threads(daemon)
     run_id = daemon.call("run.start", {"strategy": strategy, "peer": "self", "size": "64K", "measure": 120, "memory_max": "64M",

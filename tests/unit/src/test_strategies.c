@@ -66,19 +66,24 @@ static int count_idle_threads(void **state)
     return 0;
 }
 
-static struct zc_pipeline *make(uint32_t depth)
+static struct zc_pipeline *make_for(uint32_t depth, uint64_t least_bytes)
 {
     struct zc_pipeline *pipeline = NULL;
     struct zc_error err;
     const struct zc_strategy *const row = &zc_strategies[options.strategy];
     const struct zc_pipeline_params params = {
         .strategy = row, .options = &options, .depth = row->execution->one_request ? 1 : depth, .completion = fake_completion(),
-        .connection = fake_connection(), .send_slots = 128, .user = &user_buffer, .least_bytes = options.size_bytes, .numa_node = -1, .cancel_fd = -1, .cancel = &cancel,
-        .thread_allocations = count_allocations, .stuck_ns = 200000000,
+        .connection = fake_connection(), .send_slots = 128, .user = &user_buffer, .least_bytes = least_bytes, .numa_node = -1, .cancel_fd = -1, .cancel = &cancel,
+        .thread_allocations = count_allocations, .stuck_ns = 50000000,
     };
     if (zc_pipeline_create(&params, &pipeline, &err) < 0)
         fail_msg("%s", err.message);
     return pipeline;
+}
+
+static struct zc_pipeline *make(uint32_t depth)
+{
+    return make_for(depth, options.size_bytes);
 }
 
 static void unmake(struct zc_pipeline *pipeline)
@@ -273,7 +278,7 @@ static void test_failures_of_every_strategy(void **state)
             CASE_OF(fake.post_error = EINVAL);
             expect_failure(strategy, -EINVAL, ZC_ERR_DEVICE, "posting a READ was refused");
             CASE_OF(fake.stuck = true);
-            expect_failure(strategy, -ETIMEDOUT, ZC_ERR_PEER, "no completion for 0.2 s");
+            expect_failure(strategy, -ETIMEDOUT, ZC_ERR_PEER, "no completion for 0.05 s");
             if (!registers())
                 continue;
             CASE_OF(fake.fail_register_at = 12);
@@ -325,6 +330,82 @@ static void test_slots_as_asked(void **state)
     }
 }
 
+/* A request of some length in pieces of some lengths, empty ones too, with gaps between them that nobody may write. */
+static void scatter(struct zc_request *request, struct zc_piece *pieces, uint32_t count, uint8_t *memory, uint64_t number)
+{
+    uint64_t left = 1 + number * 48271 % options.size_bytes;
+    memset(memory, 0xee, 4 * STRIDE);
+    request->length_bytes = left;
+    request->remote_offset = number * 4093 % (FAKE_REGION - options.size_bytes);
+    request->pieces = pieces;
+    request->piece_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        pieces[i].length_bytes = i + 1 == count ? left : left * ((number + i) % 4) / 5;
+        pieces[i].address = memory + 1;
+        memory += 2 + pieces[i].length_bytes;
+        left -= pieces[i].length_bytes;
+    }
+}
+
+static void assert_gathered(const struct zc_request *request)
+{
+    uint64_t at = request->remote_offset;
+    for (uint32_t i = 0; i < request->piece_count; at += request->pieces[i++].length_bytes) {
+        const struct zc_piece *const piece = &request->pieces[i];
+        assert_memory_equal(piece->address, fake_region + at, piece->length_bytes);
+        assert_true(piece->address[-1] == 0xee && piece->address[piece->length_bytes] == 0xee);
+    }
+    assert_int_equal(at - request->remote_offset, request->length_bytes);
+}
+
+/* Requests of any length and in any number of pieces, as an application has them: below and above the threshold of a hybrid, too. */
+static void test_pieces_of_any_length(void **state)
+{
+    (void)state;
+    enum { DEPTH = 4, PIECES = 5 };
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
+        struct zc_piece pieces[DEPTH][PIECES];
+        struct zc_request *done[DEPTH];
+        prepare(strategy);
+        struct zc_pipeline *const pipeline = make_for(DEPTH, 0);
+        const uint32_t depth = zc_strategies[strategy].execution->one_request ? 1 : DEPTH;
+        for (uint64_t round = 0; round < 12; round++) {
+            for (uint32_t i = 0; i < depth; i++) {
+                struct zc_request *const request = zc_pipeline_request(pipeline, i);
+                scatter(request, pieces[i], PIECES, user + (size_t)i * 4 * STRIDE, round * 7919 + i);
+                assert_int_equal(zc_pipeline_submit(pipeline, request), 0);
+            }
+            for (uint32_t reaped = 0; reaped < depth;) {
+                const int count = zc_pipeline_reap(pipeline, done, DEPTH);
+                assert_true(count > 0);
+                for (int i = 0; i < count; i++)
+                    assert_gathered(done[i]);
+                reaped += (uint32_t)count;
+            }
+        }
+        unmake(pipeline);
+    }
+}
+
+/* What does not fit ends in an error and not in memory of somebody else. */
+static void test_pieces_that_do_not_fit(void **state)
+{
+    (void)state;
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
+        prepare(strategy);
+        struct zc_pipeline *const pipeline = make_for(1, 0);
+        const struct zc_piece piece = {user, 100};
+        struct zc_request *const request = zc_pipeline_request(pipeline, 0);
+        request->pieces = &piece;
+        request->piece_count = 1;
+        request->length_bytes = 101;
+        assert_int_equal(zc_pipeline_submit(pipeline, request), -EINVAL);
+        assert_non_null(strstr(zc_pipeline_error(pipeline)->message, "101 bytes in 1 pieces of 100"));
+        assert_int_equal(fake.posted, 0);
+        unmake(pipeline);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +417,8 @@ int main(void)
         cmocka_unit_test(test_failures_of_every_strategy),
         cmocka_unit_test(test_cancel_of_every_strategy),
         cmocka_unit_test(test_slots_as_asked),
+        cmocka_unit_test(test_pieces_of_any_length),
+        cmocka_unit_test(test_pieces_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, count_idle_threads, NULL);
 }
