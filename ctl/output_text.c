@@ -160,9 +160,10 @@ static void print_counters(FILE *out, const char *label, const json_t *object, c
 static void print_stats(FILE *out, json_t *answer)
 {
     static const char *const sessions[][2] = { { "open", "open" }, { "total", "in all" }, { "refused", "refused" } };
-    static const char *const ended[][2] = { { "bye", "by BYE" }, { "disconnected", "disconnected" }, { "error", "by an error" },
-                                            { "timeout", "by a timeout" }, { "closed", "closed here" } };
-    static const char *const objects[][2] = { { "pds", "PD*" }, { "mrs", "MR*" }, { "cqs", "CQ*" }, { "channels", "channel*" },
+    static const char *const ended[][2] = { { "bye", "by BYE" }, { "disconnected", "disconnected" }, { "error", "error*" },
+                                            { "timeout", "timeout*" }, { "idle", "idle" }, { "unreachable", "unreachable" },
+                                            { "closed", "closed here" } };
+    static const char *const objects[][2] = { { "pds", "PD*" }, { "mrs", "MR*" }, { "mws", "MW*" }, { "cqs", "CQ*" }, { "channels", "channel*" },
                                               { "qps", "QP*" }, { "srqs", "SRQ*" }, { "cm_ids", "rdma_cm id*" } };
     static const char *const runs[][2] = { { "active", "active" }, { "queued", "queued" }, { "done", "done" },
                                            { "failed", "failed" }, { "cancelled", "cancelled" } };

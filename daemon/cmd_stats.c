@@ -11,9 +11,10 @@ static json_t *sessions(const struct daemon *daemon)
 {
     struct zc_responder_stats s;
     zc_responder_stats(daemon->responder, &s);
-    json_t *ended = json_pack("{s:o, s:o, s:o, s:o, s:o}", "bye", zc_json_count(s.ended_bye), "disconnected",
+    json_t *ended = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "bye", zc_json_count(s.ended_bye), "disconnected",
                               zc_json_count(s.ended_disconnected), "error", zc_json_count(s.ended_error), "timeout",
-                              zc_json_count(s.ended_timeout), "closed", zc_json_count(s.ended_closed));
+                              zc_json_count(s.ended_timeout), "idle", zc_json_count(s.ended_idle), "unreachable",
+                              zc_json_count(s.ended_unreachable), "closed", zc_json_count(s.ended_closed));
     return json_pack("{s:o, s:o, s:o, s:o}", "open", zc_json_count(s.sessions_open), "total", zc_json_count(s.sessions_total),
                      "refused", zc_json_count(s.sessions_refused), "ended", ended);
 }
@@ -26,8 +27,8 @@ static json_t *counter(const atomic_uint_least64_t *value)
 static json_t *objects(void)
 {
     const struct zc_counters *c = &zc_counters;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pds", counter(&c->pds), "mrs", counter(&c->mrs), "mr_bytes",
-                     counter(&c->mr_bytes), "cqs", counter(&c->cqs), "channels", counter(&c->channels), "qps", counter(&c->qps),
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pds", counter(&c->pds), "mrs", counter(&c->mrs), "mr_bytes",
+                     counter(&c->mr_bytes), "mws", counter(&c->mws), "cqs", counter(&c->cqs), "channels", counter(&c->channels), "qps", counter(&c->qps),
                      "srqs", counter(&c->srqs), "cm_ids", counter(&c->cm_ids));
 }
 

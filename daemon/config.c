@@ -11,13 +11,16 @@
 #include <string.h>
 
 #include "log.h"
+#include "network.h"
 #include "options.h"
+#include "peer.h"
 
 static const char SECTION[] = "zcrdmad";
 #define NONE "none"         /* an optional path that is not given */
+#define ALL "all"           /* no list of networks */
 enum { LINE_MAX_BYTES = 8192 };
 
-enum key_type { KEY_PATH, KEY_OPTIONAL_PATH, KEY_NAME, KEY_ENDPOINT, KEY_SIZE, KEY_CHOICE, KEY_COUNT, KEY_MODE };
+enum key_type { KEY_PATH, KEY_OPTIONAL_PATH, KEY_NAME, KEY_ENDPOINT, KEY_SIZE, KEY_CHOICE, KEY_COUNT, KEY_MODE, KEY_NETWORKS };
 
 struct key {
     const char *name;           /* in the file; the command line has '-' for '_' */
@@ -30,6 +33,9 @@ struct key {
     const char *const *choices; /* NULL-terminated; KEY_CHOICE only */
     uint32_t min, max;          /* KEY_COUNT only */
 };
+
+static const char *const rkey_scopes[] = { [CONFIG_RKEY_AUTO] = "auto", [CONFIG_RKEY_SESSION] = "session",
+                                           [CONFIG_RKEY_REGION] = "region", NULL };
 
 static const struct key keys[] = {
     { "socket", "PATH", KEY_PATH, offsetof(struct config, socket), "/run/zcrdmad/control.sock", false,
@@ -52,6 +58,22 @@ static const struct key keys[] = {
       "memory exposed to peers for reading", NULL, 0, 0 },
     { "region_pages", "PAGES", KEY_CHOICE, offsetof(struct config, region_pages), "default", false,
       "default, thp, 2m or 1g (pages of that memory)", zc_pages_names, 0, 0 },
+    { "rkey_scope", "SCOPE", KEY_CHOICE, offsetof(struct config, rkey_scope), "auto", false,
+      "auto, session or region (what an rkey of that memory is good for)", rkey_scopes, 0, 0 },
+    { "allow", "CIDR,...", KEY_NETWORKS, offsetof(struct config, allow), ALL, false,
+      "networks of the peers that may connect", NULL, 0, 0 },
+    { "key_file", "PATH", KEY_OPTIONAL_PATH, offsetof(struct config, key_file), NONE, false,
+      "pre-shared key, which peers must know", NULL, 0, 0 },
+    { "max_sessions", "COUNT", KEY_COUNT, offsetof(struct config, max_sessions), "256", false,
+      "sessions of peers at once; more are refused", NULL, 1, 4096 },
+    { "max_sessions_per_peer", "COUNT", KEY_COUNT, offsetof(struct config, max_sessions_per_peer), "64", false,
+      "of them, those of one address", NULL, 1, 4096 },
+    { "max_qps_per_session", "COUNT", KEY_COUNT, offsetof(struct config, max_qps_per_session), "64", false,
+      "queue pairs of a session", NULL, 1, ZC_PEER_QPS_MAX },
+    { "idle_timeout", "SECONDS", KEY_COUNT, offsetof(struct config, idle_timeout_s), "300", false,
+      "a peer's program that is silent for so long is let go; 0: never", NULL, 0, 86400 },
+    { "keepalive_interval", "SECONDS", KEY_COUNT, offsetof(struct config, keepalive_interval_s), "10", false,
+      "how often the NIC of a silent session is asked; 0: never", NULL, 0, 86400 },
     { "log_level", "LEVEL", KEY_CHOICE, offsetof(struct config, log_level), "info", true,
       "error, warning, info or debug", log_level_names, 0, 0 },
     { "metrics_file", "PATH", KEY_OPTIONAL_PATH, offsetof(struct config, metrics_file), NONE, true,
@@ -138,6 +160,20 @@ static int set_mode(const struct key *key, const char *text, uint32_t *mode, str
     return 0;
 }
 
+/* Kept as text; serving.c makes a list of it. */
+static int set_networks(const struct key *key, const char *text, char *to, struct zc_error *err)
+{
+    struct zc_networks networks;
+    struct zc_error cause = { 0 };
+    if (strcmp(text, ALL) == 0) {
+        *to = 0;
+        return 0;
+    }
+    if (zc_networks_parse(text, &networks, &cause) != 0)
+        return zc_error_set(err, ZC_ERR_INVALID, cause.errnum, key->name, "%s: %s", key->name, cause.message);
+    return set_text(key, text, PATH_MAX, to, err);
+}
+
 static int set_choice(const struct key *key, const char *text, int *choice, struct zc_error *err)
 {
     int found = zc_choice_find(key->choices, text);
@@ -163,6 +199,7 @@ static int set_key(const struct key *key, const char *text, struct config *confi
     case KEY_CHOICE: return set_choice(key, text, to, err);
     case KEY_COUNT: return set_count(key, text, to, err);
     case KEY_MODE: return set_mode(key, text, to, err);
+    case KEY_NETWORKS: return set_networks(key, text, to, err);
     }
     return zc_error_set(err, ZC_ERR_INTERNAL, -EINVAL, key->name, "%s has no type", key->name);
 }
@@ -181,6 +218,7 @@ static char *show_key(const struct key *key, const struct config *config, char *
     case KEY_SIZE: zc_size_format(*(const uint64_t *)from, text, size); break;
     case KEY_CHOICE: snprintf(text, size, "%s", key->choices[*(const int *)from]); break;
     case KEY_COUNT: snprintf(text, size, "%" PRIu32, *(const uint32_t *)from); break;
+    case KEY_NETWORKS: snprintf(text, size, "%s", *(const char *)from ? (const char *)from : ALL); break;
     case KEY_MODE: snprintf(text, size, "%04" PRIo32, *(const uint32_t *)from); break;
     }
     return text;

@@ -36,10 +36,17 @@ struct config {
     struct config_endpoint listen;
     uint64_t region_size_bytes;
     int region_pages;               /* enum zc_pages */
+    int rkey_scope;                 /* enum config_rkey_scope */
+    char allow[PATH_MAX];           /* networks of peers, as zc_networks_parse() takes them; "": all */
+    char key_file[PATH_MAX];        /* "": none */
+    uint32_t max_sessions, max_sessions_per_peer, max_qps_per_session;
+    uint32_t idle_timeout_s, keepalive_interval_s;  /* 0: never */
     int log_level;                  /* enum zc_log_level */
     char metrics_file[PATH_MAX];    /* "": none */
     uint32_t metrics_interval_s;
 };
+
+enum config_rkey_scope { CONFIG_RKEY_AUTO, CONFIG_RKEY_SESSION, CONFIG_RKEY_REGION };
 
 /* What the command line asks for. */
 enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_SHOW_HELP, CONFIG_SHOW_VERSION };

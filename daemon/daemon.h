@@ -28,6 +28,7 @@ struct daemon {
     struct control *control;
     struct store *store;
     struct worker *worker;          /* for what may wait for the disk */
+    struct zc_key *key;             /* NULL: none */
     struct zc_region *region;
     struct serving *serving;        /* the responder in the loop */
     struct zc_responder *responder;

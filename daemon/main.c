@@ -89,13 +89,33 @@ static void stop_worker(struct daemon *daemon)
     worker_destroy(daemon->worker);
 }
 
+static int start_key(struct daemon *daemon, struct zc_error *err)
+{
+    return daemon->config.key_file[0] ? zc_key_load(daemon->config.key_file, &daemon->key, err) : 0;
+}
+
+static void stop_key(struct daemon *daemon)
+{
+    zc_key_destroy(daemon->key);
+}
+
+static enum zc_rkey_scope rkey_scope(const struct daemon *daemon)
+{
+    switch ((enum config_rkey_scope)daemon->config.rkey_scope) {
+    case CONFIG_RKEY_SESSION: return ZC_RKEY_SESSION;
+    case CONFIG_RKEY_REGION: return ZC_RKEY_REGION;
+    case CONFIG_RKEY_AUTO: break;
+    }
+    return zc_region_windows_offered(daemon->device) ? ZC_RKEY_SESSION : ZC_RKEY_REGION;
+}
+
 static int start_region(struct daemon *daemon, struct zc_error *err)
 {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed = zc_now_ns();
     return zc_region_create_scoped(daemon->device, daemon->config.region_size_bytes, (enum zc_pages)daemon->config.region_pages,
-                                   ZC_RKEY_REGION, seed, &daemon->region, err);
+                                   rkey_scope(daemon), seed, &daemon->region, err);
 }
 
 static void stop_region(struct daemon *daemon)
@@ -106,7 +126,7 @@ static void stop_region(struct daemon *daemon)
 static int start_runs(struct daemon *daemon, struct zc_error *err)
 {
     struct runs_params params = { .loop = daemon->loop, .store = daemon->store, .device = daemon->device,
-                                  .thread_allocations = daemon->thread_allocations, .measure = zc_measure };
+                                  .key = daemon->key, .thread_allocations = daemon->thread_allocations, .measure = zc_measure };
     serving_self(daemon, &params.self);
     return runs_create(&params, &daemon->runs, err);
 }
@@ -125,6 +145,7 @@ static const struct stage {
     { start_control, stop_control },
     { start_store, stop_store },
     { start_worker, stop_worker },
+    { start_key, stop_key },
     { start_region, stop_region },
     { serving_start, serving_stop },
     { start_runs, stop_runs },

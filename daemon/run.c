@@ -134,7 +134,7 @@ static void measure(struct run *run, struct zc_result *result)
 {
     const struct runs_params *runs = &run->runs->params;
     struct zc_measure_params params = {
-        .options = run->options, .host = run->host, .port = run->port, .cancel_fd = run->cancel_fd,
+        .options = run->options, .host = run->host, .port = run->port, .key = runs->key, .cancel_fd = run->cancel_fd,
         .cancel = &run->cancel, .thread_allocations = runs->thread_allocations, .wake = on_progress, .wake_arg = run,
         .progress = &run->progress,
     };

@@ -33,6 +33,7 @@ struct runs_params {
     struct loop *loop;
     struct store *store;                    /* outlives the runs */
     const struct zc_device *device;
+    const struct zc_key *key;               /* pre-shared with the peers, NULL: none */
     struct run_self self;
     uint64_t (*thread_allocations)(void);   /* see struct zc_measure_params */
     int (*measure)(const struct zc_measure_params *params, struct zc_result *result);   /* zc_measure(), or a test's */

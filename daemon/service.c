@@ -79,6 +79,7 @@ static void stop(struct service *service, int number)
     service->stopping = true;
     log_info("signal %d: stopping", number);
     sd_notify(0, "STOPPING=1");
+    zc_responder_refuse(daemon->responder);
     loop_timer_start(service->deadline, STOP_DEADLINE_S, 0.);
     signal(SIGALRM, on_forced_end);
     alarm(FORCED_END_S);

@@ -7,7 +7,7 @@
 
 #include "log.h"
 
-enum { SESSIONS_MAX = 256, SESSIONS_OF_PEER_MAX = 64, QPS_A_SESSION_MAX = 64, HELLO_TIMEOUT_MS = 5000 };
+enum { HELLO_TIMEOUT_MS = 5000 };
 static const double TICK_S = 0.1;       /* the responder's deadlines: responder.h */
 
 struct serving {
@@ -51,13 +51,18 @@ static int watch(struct daemon *daemon, struct serving *serving)
 
 int serving_start(struct daemon *daemon, struct zc_error *err)
 {
-    const struct config_endpoint *listen = &daemon->config.listen;
+    const struct config *config = &daemon->config;
+    const struct config_endpoint *listen = &config->listen;
+    struct zc_networks allow;
     struct zc_responder_params params = {
         .device = daemon->device, .region = daemon->region, .listen_address = any_address(listen->address) ? NULL : listen->address,
-        .port = listen->port, .max_sessions = SESSIONS_MAX, .max_qps_per_session = QPS_A_SESSION_MAX,
-        .max_sessions_per_peer = SESSIONS_OF_PEER_MAX,
-        .hello_timeout_ms = HELLO_TIMEOUT_MS, .log = on_log,
+        .port = listen->port, .max_sessions = config->max_sessions, .max_qps_per_session = config->max_qps_per_session,
+        .max_sessions_per_peer = config->max_sessions_per_peer, .allow = &allow, .key = daemon->key,
+        .hello_timeout_ms = HELLO_TIMEOUT_MS, .idle_timeout_ms = config->idle_timeout_s * 1000,
+        .keepalive_interval_ms = config->keepalive_interval_s * 1000, .log = on_log,
     };
+    if (zc_networks_parse(config->allow, &allow, err) != 0)
+        return zc_error_set(err, ZC_ERR_INTERNAL, -EINVAL, "allow", "allow: it was checked, and is not valid");
     struct serving *serving = calloc(1, sizeof *serving);
     if (!serving)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "listener: out of memory");
@@ -72,8 +77,9 @@ int serving_start(struct daemon *daemon, struct zc_error *err)
         serving_stop(daemon);
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "listener: out of memory");
     }
-    log_info("peers connect to %s port %u; region of %zu bytes", listen->address,
-             (unsigned)zc_responder_port(daemon->responder), zc_region_size(daemon->region));
+    log_info("peers connect to %s port %u; region of %zu bytes, an rkey a %s%s", listen->address,
+             (unsigned)zc_responder_port(daemon->responder), zc_region_size(daemon->region),
+             zc_region_scope(daemon->region) == ZC_RKEY_SESSION ? "session" : "region", daemon->key ? ", with a pre-shared key" : "");
     return 0;
 }
 

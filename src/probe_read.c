@@ -19,7 +19,7 @@ static int open_session(const struct probe_run *run, struct zc_completion *compl
 {
     const struct zc_connection_params params = {
         .host = run->params->host, .port = run->params->port, .qps = 1, .send_slots = ZC_PROBE_INFLIGHT_MAX,
-        .timeout_ms = CONNECT_TIMEOUT_MS, .cancel_fd = run->params->cancel_fd, .completion = completion,
+        .timeout_ms = CONNECT_TIMEOUT_MS, .key = run->params->key, .cancel_fd = run->params->cancel_fd, .completion = completion,
     };
     return zc_connection_open(run->params->device, &params, connection, run->err);
 }

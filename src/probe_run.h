@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "auth.h"
 #include "device.h"
 #include "error.h"
 #include "probe.h"
@@ -22,6 +23,7 @@ struct zc_probe_params {
     const char *host;               /* the peer's name or address */
     uint16_t port;
     bool quick;                     /* what a model of the strategies needs, in about a second; false: everything, a few seconds */
+    const struct zc_key *key;       /* pre-shared with the peer; borrowed; NULL: none */
     int cancel_fd;                  /* eventfd(2), readable: stop soon with ZC_ERR_CANCELLED; -1: none */
     const atomic_bool *cancel;      /* the same, looked at between trials and while polling; may be NULL */
     void (*wake)(void *arg);        /* called from the probe's thread after *progress changed; may be NULL */

@@ -267,7 +267,7 @@ static void test_stats(void **state)
     (void)state;
     expect(output_text.stats, parse(
         "{\"uptime_s\":93784,\"sessions\":{\"open\":1,\"total\":20,\"refused\":2,\"ended\":{\"bye\":17,\"disconnected\":1,\"error\":1,"
-        "\"timeout\":0,\"closed\":0}},\"objects\":{\"pds\":1,\"mrs\":1,\"mr_bytes\":268435456,\"cqs\":1,\"channels\":1,\"qps\":1,"
+        "\"timeout\":0,\"idle\":0,\"unreachable\":2,\"closed\":0}},\"objects\":{\"pds\":1,\"mrs\":1,\"mr_bytes\":268435456,\"mws\":3,\"cqs\":1,\"channels\":1,\"qps\":1,"
         "\"srqs\":1,\"cm_ids\":2},\"runs\":{\"active\":0,\"queued\":0,\"done\":3,\"failed\":1,\"cancelled\":1},"
         "\"results\":{\"stored\":5},\"clients\":1,\"process\":{\"rss_bytes\":300000000,\"fds\":21,\"threads\":3},"
         "\"device\":\"zcsoft0\",\"region\":{\"size_bytes\":268435456},\"listen\":{\"address\":\"10.9.0.1\",\"port\":17471}}"), "stats");

@@ -123,6 +123,10 @@ static void test_bad_file(void **state)
     refuses("[zcrdmad]\nmax_results = 99999999999999999999\n", "max_results", "is not a number", args);
     refuses("[zcrdmad]\nmetrics_file =\n", "metrics_file", "is empty", args);
     refuses("[zcrdmad]\nmetrics_interval =\n", "metrics_interval", "is not a number", args);
+    refuses("[zcrdmad]\nmax_qps_per_session = 65\n", "max_qps_per_session", "is not a number from 1 to 64", args);
+    refuses("[zcrdmad]\nallow = 10.0.0.1/8\n", "allow", ":2: allow: '10.0.0.1/8' is no network", args);
+    refuses("[zcrdmad]\nallow = everybody\n", "allow", "'everybody' is no numeric address", args);
+    refuses("[zcrdmad]\nrkey_scope = qp\n", "rkey_scope", "is not one of auto, session or region", args);
     refuses("[zcrdmad]\nsocket_mode = 0888\n", "socket_mode", ":2: socket_mode '0888' is not an octal mode", args);
     refuses("[zcrdmad]\nsocket_mode = 1777\n", "socket_mode", "is not an octal mode from 0 to 0777", args);
     refuses("[zcrdmad]\nsocket_group =\n", "socket_group", "is empty", args);
