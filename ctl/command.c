@@ -20,6 +20,10 @@ const struct command commands[] = {
                "Ctrl-C cancels the run and waits for its end; Ctrl-C again leaves at once.\n"
                "Exit status: 0 done, 1 the run failed or its result could not be stored, 2 usage, 3 no daemon,\n"
                "130 interrupted." },
+    { .name = "sweep", .run = cmd_sweep, .operands = "--strategy all|NAME,... --peer HOST --size FROM..TO", .help = "compare strategies over sizes: the answer on one screen",
+      .notes = "Each combination is measured several times in random order, then sizes at which the better strategy\n"
+               "changes are narrowed down, all within --budget. A sweep that was interrupted is stored: --resume ID." },
+    { .name = "recommend", .run = cmd_recommend, .operands = "ID", .help = "what a sweep advises, in sentences, and the run of its best choice" },
     { .name = "wait", .run = cmd_wait, .operands = "ID", .ids = "run.list",
       .help = "follow a run that was started with --detach to its result" },
     { .name = "runs", .run = cmd_runs, .operands = "[list | cancel ID...]", .ids = "run.list",

@@ -65,6 +65,8 @@ int command_call(struct context *context, const char *method, json_t *params, vo
 
 int cmd_run(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_runs(struct context *context, const struct command *command, int argc, char **argv);
+int cmd_sweep(struct context *context, const struct command *command, int argc, char **argv);
+int cmd_recommend(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_wait(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_results(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_stats(struct context *context, const struct command *command, int argc, char **argv);

@@ -16,6 +16,7 @@
 struct follow {
     struct context *context;
     struct client *client;
+    const char *method;             /* that starts it; NULL: run.start */
     const char *label;              /* before the live line, or NULL */
     struct progress progress;
     int signal_fd;                  /* readable: SIGINT or SIGTERM */
@@ -120,7 +121,7 @@ static void on_started(struct follow *follow, json_t *answer)
 static bool measured_something(const json_t *document)
 {
     return json_is_number(member_at(document, "throughput.gib_per_s")) ||
-           json_is_number(member_at(document, "latency.available.count"));
+           json_is_number(member_at(document, "latency.available.count")) || json_array_size(member_at(document, "cells")) > 0;
 }
 
 static void print_result(const struct context *context, json_t *document, const char *path, bool done)
@@ -250,7 +251,7 @@ static int follow_run(struct follow follow, json_t *params, const char *id)
     if (id != NULL)
         join(&follow, id);
     else
-        send_call(&follow, "run.start", params, &follow.start_call);
+        send_call(&follow, follow.method != NULL ? follow.method : "run.start", params, &follow.start_call);
     loop(&follow);
     if (follow.signal_fd >= 0)
         close(follow.signal_fd);
@@ -261,6 +262,11 @@ static int follow_run(struct follow follow, json_t *params, const char *id)
 int follow_new(struct context *context, json_t *params, bool detach)
 {
     return follow_run((struct follow){ .context = context, .detach = detach }, params, NULL);
+}
+
+int follow_start(struct context *context, const char *method, json_t *params, bool detach)
+{
+    return follow_run((struct follow){ .context = context, .method = method, .detach = detach }, params, NULL);
 }
 
 int follow_quietly(struct context *context, json_t *params, const char *label, json_t **document)

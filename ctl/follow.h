@@ -9,6 +9,8 @@
 
 /* Send run.start with `params` (stolen). `detach`: print the id and leave the run alone. Returns the exit status. */
 int follow_new(struct context *context, json_t *params, bool detach);
+/* The same for another method that answers with the id of something that run.wait waits for. */
+int follow_start(struct context *context, const char *method, json_t *params, bool detach);
 
 /* The same without printing the result (but for a stream): it goes to *document, a new reference, unless there is none. `label`
  * stands before the live line. */

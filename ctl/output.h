@@ -17,6 +17,7 @@ struct output {
     void (*devices)(FILE *out, json_t *answer);     /* device.list */
     void (*doctor)(FILE *out, json_t *answer);      /* doctor */
     void (*strategies)(FILE *out, json_t *table);   /* {"strategies": [{"name", "alias", "memory", ..., "options", "shows"}]} */
+    void (*recommendation)(FILE *out, json_t *answer);  /* sweep.recommend */
     void (*version)(FILE *out, json_t *versions);   /* {"zcctl": "1.2.3", "zcrdmad": the answer to version, or null} */
     void (*done)(FILE *out, const char *verb, const char *what);    /* "deleted", ID */
 };
@@ -29,5 +30,8 @@ void output_comparison_text(FILE *out, json_t *documents);
 void output_doctor_text(FILE *out, json_t *answer);
 /* The table of a result (output_result.c). */
 void output_result_text(FILE *out, json_t *document);
+/* The screen of a sweep, and its advice (output_sweep.c). */
+void output_sweep_text(FILE *out, json_t *document);
+void output_recommendation_text(FILE *out, json_t *recommendation);
 
 #endif

@@ -27,6 +27,7 @@ const struct output output_json = {
     .sessions = print,
     .devices = print,
     .doctor = print,
+    .recommendation = print,
     .strategies = print,
     .version = print,
     .done = print_done,

@@ -315,6 +315,10 @@ static void print_validation(FILE *out, const json_t *doc)
 
 void output_result_text(FILE *out, json_t *document)
 {
+    if (strcmp(text_at(document, "kind"), "sweep") == 0) {
+        output_sweep_text(out, document);
+        return;
+    }
     clean_strings(document);
     print_header(out, document);
     print_error(out, document);

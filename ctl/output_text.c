@@ -204,6 +204,7 @@ const struct output output_text = {
     .started = print_started,
     .result = output_result_text,
     .comparison = output_comparison_text,
+    .recommendation = output_recommendation_text,
     .results = print_results,
     .runs = print_runs,
     .stats = print_stats,

@@ -40,7 +40,9 @@ void progress_line(const json_t *params, bool cancelling, int width, char *line,
         used += snprintf(line + used, size - (size_t)used, "%.1f / %.1f s", elapsed, total);
     else if (elapsed >= 0)
         used += snprintf(line + used, size - (size_t)used, "%.1f s", elapsed);
-    if (!isnan(rate))
+    if (json_is_string(member_at(params, "detail")) && (size_t)used < size)
+        used += snprintf(line + used, size - (size_t)used, "   %s", text_at(params, "detail"));
+    if (!isnan(rate) && (size_t)used < size)
         snprintf(line + used, size - (size_t)used, "   %s GiB/s", format_number(rate).s);
     if (width > 0 && strlen(line) >= (size_t)width)
         line[width - 1] = '\0';     /* a full line would wrap, and \r would not get back */

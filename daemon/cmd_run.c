@@ -53,9 +53,9 @@ static void on_progress(struct run_waiter *waiter, const struct run_info *info)
 {
     struct pending_wait *wait = (struct pending_wait *)waiter;
     call_notify(wait->call, "run.progress",
-                json_pack("{s:s, s:s, s:f, s:f, s:o, s:o}", "id", info->id, "phase", info->phase, "elapsed_s", info->elapsed_s,
+                json_pack("{s:s, s:s, s:f, s:f, s:o, s:o, s:o}", "id", info->id, "phase", info->phase, "elapsed_s", info->elapsed_s,
                           "total_s", info->total_s, "gib_per_s", zc_json_real(info->gib_per_s), "queue_position",
-                          encode_position(info)));
+                          encode_position(info), "detail", zc_json_text(info->detail)));
 }
 
 static void on_client_gone(void *arg)
@@ -104,7 +104,7 @@ int cmd_run_cancel(struct daemon *daemon, struct call *call, const json_t *param
 static void add_row(void *rows, const struct run_info *info)
 {
     json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:f, s:f}", "id", info->id, "strategy", info->strategy,
-                                          "peer", zc_json_text(info->peer), "size", zc_json_count(info->size_bytes), "state",
+                                          "peer", zc_json_text(info->peer), "size", zc_json_known(info->size_bytes), "state",
                                           info->active ? "active" : "queued", "phase", info->phase, "elapsed_s", info->elapsed_s,
                                           "total_s", info->total_s));
 }

@@ -33,7 +33,8 @@ struct run {
     struct run *next;           /* in the order of their start */
     char id[ZC_ID_MAX];
     enum run_stage stage;
-    struct zc_run_options options;
+    struct zc_run_options options;      /* of a run; strategy -1: see job */
+    struct run_job *job;        /* NULL: a run */
     uint64_t owner_uid;
     char host[ZC_PEER_MAX];
     uint16_t port;
@@ -71,8 +72,8 @@ static void advance(struct runs *runs);
 
 /* ---- ids */
 
-/* TIME-STRATEGY-TAIL; tails of one second ascend, so that ids sort in the order of the runs. */
-static void make_id(struct runs *runs, int strategy, char id[ZC_ID_MAX])
+/* TIME-NAME-TAIL, the strategy's name or the job's kind; tails of one second ascend, so that ids sort in the order of the runs. */
+static void make_id(struct runs *runs, const char *name, char id[ZC_ID_MAX])
 {
     enum { TIME = 16, TAIL = 5, NAME = ZC_ID_MAX - 1 - TIME - 1 - TAIL };
     do {
@@ -87,8 +88,13 @@ static void make_id(struct runs *runs, int strategy, char id[ZC_ID_MAX])
         runs->last_tail = tail & 0xffff;
         gmtime_r(&now, &tm);
         strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
-        snprintf(id, ZC_ID_MAX, "%s-%.*s-%04x", stamp, NAME, zc_strategy_names[strategy], runs->last_tail);
+        snprintf(id, ZC_ID_MAX, "%s-%.*s-%04x", stamp, NAME, name, runs->last_tail);
     } while (store_exists(runs->params.store, id));
+}
+
+static const char *name_of(const struct run *run)
+{
+    return run->job ? run->job->kind : zc_strategy_names[run->options.strategy];
 }
 
 static struct run *find(struct runs *runs, const char *id)
@@ -150,9 +156,8 @@ static void measure(struct run *run, struct zc_result *result)
     zc_device_close(own);
 }
 
-static void *run_thread(void *arg)
+static void measure_and_encode(struct run *run)
 {
-    struct run *run = arg;
     struct zc_result result;
     zc_result_init(&result);
     if (run->stage != RUN_CANCELLING) {
@@ -169,6 +174,30 @@ static void *run_thread(void *arg)
                                                 : NAN;
     run->document = zc_result_to_json(&result);
     zc_result_destroy(&result);
+}
+
+static void work(struct run *run)
+{
+    struct run_job *job = run->job;
+    struct run_job_terms terms = {
+        .id = run->id, .owner_uid = run->owner_uid, .host = run->host, .port = run->port, .cancel_fd = run->cancel_fd, .cancel = &run->cancel,
+        .thread_allocations = run->runs->params.thread_allocations, .wake = on_progress, .wake_arg = run,
+    };
+    struct zc_device *own = NULL;
+    run->state = ZC_RUN_FAILED;
+    if (open_device(run, &terms.device, &own, &run->error) != 0)
+        terms.device = NULL;    /* the job says so in its document */
+    run->document = job->work(job, &terms, &run->state, &run->error);
+    zc_device_close(own);
+}
+
+static void *run_thread(void *arg)
+{
+    struct run *run = arg;
+    if (run->job)
+        work(run);
+    else
+        measure_and_encode(run);
     if (!run->document)
         zc_error_set(&run->store_error, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for the result document");
     else if (store_write(run->runs->params.store, run->id, run->document, run->path, &run->store_error) != 0)
@@ -199,12 +228,14 @@ static void fill_info(const struct run *run, unsigned queue_position, struct run
     uint64_t rate = atomic_load(&progress->rate_bytes_per_s);
     int phase = run->stage == RUN_ACTIVE ? atomic_load(&progress->phase) : ZC_PHASE_QUEUED;
     *info = (struct run_info){
-        .strategy = zc_strategy_names[run->options.strategy], .peer = run->options.peer, .size_bytes = run->options.size_bytes,
+        .strategy = name_of(run), .peer = run->options.peer, .size_bytes = run->options.size_bytes,
         .active = run->stage == RUN_ACTIVE, .queue_position = queue_position, .phase = zc_phase_names[phase],
         .elapsed_s = (double)atomic_load(&progress->elapsed_ns) / 1e9, .total_s = (double)atomic_load(&progress->total_ns) / 1e9,
         .gib_per_s = rate ? (double)rate / 0x1p30 : NAN,
     };
     memcpy(info->id, run->id, sizeof info->id);
+    if (run->job && run->stage == RUN_ACTIVE)
+        run->job->tell(run->job, info);
 }
 
 void runs_list(struct runs *runs, void (*visit)(void *arg, const struct run_info *info), void *arg)
@@ -282,6 +313,8 @@ static void run_destroy(struct run *run)
     }
     json_decref(run->document);
     close_cancel_fd(run);
+    if (run->job)
+        run->job->destroy(run->job);
     free(run);
 }
 
@@ -297,22 +330,22 @@ static void log_end(const struct run *run)
 
 static void count_end(struct runs_stats *totals, const struct run *run)
 {
-    const int strategy = run->options.strategy;
+    struct runs_strategy ignored, *of_strategy = run->job ? &ignored : &totals->strategies[run->options.strategy];
     switch (run->state) {
     case ZC_RUN_DONE:
         totals->done++;
-        totals->strategies[strategy].done++;
+        of_strategy->done++;
         if (!isnan(run->gib_per_s))
-            totals->strategies[strategy].gib_per_s = run->gib_per_s;
+            of_strategy->gib_per_s = run->gib_per_s;
         break;
     case ZC_RUN_FAILED:
         totals->failed++;
-        totals->strategies[strategy].failed++;
+        of_strategy->failed++;
         totals->errors[run->error.kind]++;
         break;
     case ZC_RUN_CANCELLED:
         totals->cancelled++;
-        totals->strategies[strategy].cancelled++;
+        of_strategy->cancelled++;
         break;
     }
     totals->not_stored += !*run->path;
@@ -463,7 +496,7 @@ static int resolve_peer(const struct runs *runs, const char *peer, char *host, u
     return 0;
 }
 
-int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err)
+static int check_room(const struct runs *runs, struct zc_error *err)
 {
     struct runs_stats now;
     runs_stats(runs, &now);
@@ -471,20 +504,31 @@ int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t
         return zc_error_set(err, ZC_ERR_BUSY, -ESHUTDOWN, NULL, "zcrdmad is stopping");
     if (now.queued >= RUNS_QUEUED_MAX)
         return zc_error_set(err, ZC_ERR_BUSY, -EBUSY, NULL, "%d runs are queued already", RUNS_QUEUED_MAX);
+    return 0;
+}
+
+/* A run or, with `job`, a job of these options: its peer's and device's. */
+static int enqueue(struct runs *runs, const struct zc_run_options *options, struct run_job *job, uint64_t owner_uid, char id[ZC_ID_MAX],
+                   struct zc_error *err)
+{
+    int failed = check_room(runs, err);
+    if (failed)
+        return failed;
     struct run *run = calloc(1, sizeof *run);
     if (!run)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "run: out of memory");
     run->runs = runs;
     run->options = *options;
     run->owner_uid = owner_uid;
-    int failed = resolve_peer(runs, options->peer, run->host, &run->port, err);
+    run->job = job;
+    failed = resolve_peer(runs, options->peer, run->host, &run->port, err);
     if (!failed && (run->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         failed = zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "run: eventfd: %s", strerror(errno));
     if (failed) {
         free(run);
         return failed;
     }
-    make_id(runs, options->strategy, run->id);
+    make_id(runs, name_of(run), run->id);
     struct run **link = &runs->first;
     while (*link)
         link = &(*link)->next;
@@ -493,6 +537,24 @@ int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t
     loop_timer_start(runs->tick, TICK_S, TICK_S);
     advance(runs);
     return 0;
+}
+
+int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err)
+{
+    return enqueue(runs, options, NULL, owner_uid, id, err);
+}
+
+int runs_start_job(struct runs *runs, struct run_job *job, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err)
+{
+    struct zc_run_options options;
+    zc_run_options_init(&options);
+    snprintf(options.peer, sizeof options.peer, "%s", job->peer);
+    snprintf(options.device, sizeof options.device, "%s", job->device);
+    options.size_bytes = 0;
+    int failed = enqueue(runs, &options, job, owner_uid, id, err);
+    if (failed)
+        job->destroy(job);
+    return failed;
 }
 
 /* A run in the queue gets a thread of its own that only stores it as cancelled: storing may block. */

@@ -42,14 +42,15 @@ struct runs_params {
 /* What is known of a run that has not ended. */
 struct run_info {
     char id[ZC_ID_MAX];
-    const char *strategy;
+    const char *strategy;       /* or the kind of a job */
     const char *peer;           /* valid until the next call here */
-    uint64_t size_bytes;
+    uint64_t size_bytes;        /* 0: a job has several, or none */
     bool active;                /* else queued */
     unsigned queue_position;    /* 0 when active, 1 for the next */
     const char *phase;
     double elapsed_s, total_s;
     double gib_per_s;           /* NAN: unknown */
+    char detail[96];            /* of a job, in words; "": none */
 };
 
 /* How a run ended. Borrowed. */
@@ -68,11 +69,35 @@ struct run_waiter {
     struct run_waiter *next, **link;        /* run.c's own */
 };
 
+/* What a job works with; valid until work() returns. */
+struct run_job_terms {
+    const char *id;
+    uint64_t owner_uid;
+    const struct zc_device *device;
+    const char *host;           /* resolved as for a run */
+    uint16_t port;
+    int cancel_fd;
+    const atomic_bool *cancel;
+    uint64_t (*thread_allocations)(void);
+    void (*wake)(void *arg);    /* after progress */
+    void *wake_arg;
+};
+
+/* Something else that takes its turn in the queue: a sweep, a probe. Embedded in the job's own struct. */
+struct run_job {
+    const char *kind;           /* "sweep": part of its id, and what lists call it */
+    const char *peer, *device;  /* options; valid as long as the job */
+    /* In a thread of its own: the document of what it came to, a new reference (NULL: no memory), and how it ended. */
+    json_t *(*work)(struct run_job *job, const struct run_job_terms *terms, enum zc_run_state *state, struct zc_error *err);
+    void (*tell)(const struct run_job *job, struct run_info *info);     /* fill in phase, times, detail; the main thread, meanwhile */
+    void (*destroy)(struct run_job *job);
+};
+
 struct runs_stats {
     uint64_t active, queued;                /* now */
     uint64_t done, failed, cancelled;       /* since the start */
     uint64_t not_stored;                    /* ended, but the result could not be written */
-    struct {
+    struct runs_strategy {
         uint64_t done, failed, cancelled;
         double gib_per_s;                   /* of the last that was done and measured it; NAN: none yet */
     } strategies[ZC_STRATEGY_COUNT];        /* by enum zc_strategy */
@@ -85,6 +110,8 @@ void runs_destroy(struct runs *runs);
 
 /* Queue a run of the user `owner_uid`. ZC_ERR_BUSY, ZC_ERR_INVALID (a peer that cannot be). `id` is written on success. */
 int runs_start(struct runs *runs, const struct zc_run_options *options, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err);
+/* The same for a job, which belongs to the queue from here on, also on failure. */
+int runs_start_job(struct runs *runs, struct run_job *job, uint64_t owner_uid, char id[ZC_ID_MAX], struct zc_error *err);
 /* Who started it; false: unknown here. */
 bool runs_owner(struct runs *runs, const char *id, uint64_t *owner_uid);
 /* The run ends soon, as cancelled. ZC_ERR_NOT_FOUND also if it has ended. */

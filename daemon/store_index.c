@@ -20,11 +20,18 @@ static json_t *at(const json_t *document, const char *first, const char *second,
     return found ? json_incref(found) : json_null();
 }
 
+/* A sweep has several. */
+static json_t *one_size(const json_t *document)
+{
+    const json_t *size = json_object_get(json_object_get(document, "config"), "size");
+    return json_is_integer(size) ? json_incref((json_t *)(uintptr_t)size) : json_null();
+}
+
 static json_t *summary(const json_t *document)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "id", at(document, "id", NULL, NULL), "state",
-                     at(document, "state", NULL, NULL), "strategy", at(document, "strategy", NULL, NULL), "peer",
-                     at(document, "config", "peer", NULL), "size", at(document, "config", "size", NULL), "started_at",
+                     at(document, "state", NULL, NULL), "strategy", at(document, json_object_get(document, "kind") ? "kind" : "strategy", NULL, NULL), "peer",
+                     at(document, "config", "peer", NULL), "size", one_size(document), "started_at",
                      at(document, "started_at", NULL, NULL), "gib_per_s", at(document, "throughput", "gib_per_s", NULL), "p50_ns",
                      at(document, "latency", "available", "p50_ns"), "device_kind", at(document, "environment", "device", "kind"),
                      "readable", 1);

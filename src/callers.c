@@ -51,6 +51,7 @@ static void init_caller(struct zc_callers *callers, uint32_t index, const struct
         zc_result_init(&caller->result);
         caller->params.progress = NULL;
         caller->params.wake = NULL;
+        caller->params.reuse = NULL;
         caller->params.options.logging = false;     /* the first caller's trace is the run's */
     }
     caller->run = (struct zc_run){

@@ -13,6 +13,7 @@
 #include "callers.h"
 #include "environment.h"
 #include "measure_private.h"
+#include "reuse_private.h"
 
 enum {
     CONNECT_TIMEOUT_MS = 5000,
@@ -44,7 +45,8 @@ static int run_prepare(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
     struct zc_result *const result = run->result;
-    zc_environment_read(&result->environment);
+    if (!zc_reuse_environment(run))
+        zc_environment_read(&result->environment);
     result->environment.device = *zc_device_info(params->device);
     snprintf(result->peer.host, sizeof result->peer.host, "%s", params->host);
     result->peer.port = params->port;
@@ -72,6 +74,16 @@ static uint32_t send_slots(const struct zc_device_info *device, uint32_t qps)
     return (uint32_t)slots;
 }
 
+static int check_size(struct zc_run *run)
+{
+    const struct zc_measure_params *const params = run->params;
+    const uint64_t region = run->result->peer.region_bytes;
+    if (params->options.size_bytes <= region)
+        return 0;
+    return zc_error_set(&run->result->error, ZC_ERR_INVALID, -EINVAL, "size", "size %" PRIu64 " is larger than the peer's region of "
+                        "%" PRIu64 " bytes", params->options.size_bytes, region);
+}
+
 static int run_connect(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
@@ -79,6 +91,8 @@ static int run_connect(struct zc_run *run)
     const uint32_t qps = (uint32_t)params->options.qps;
     run->send_slots = send_slots(zc_device_info(params->device), qps);
     zc_run_enter(run, ZC_PHASE_CONNECT, 0);
+    if (zc_reuse_connection(run))
+        return check_size(run);
     int rc = zc_completion_create_family(params->device, (int)(qps * (run->send_slots + 1)), (enum zc_family)params->options.post,
                                          &run->completion, err);
     if (rc < 0)
@@ -98,10 +112,7 @@ static int run_connect(struct zc_run *run)
     snprintf(peer->address, sizeof peer->address, "%s", remote->numeric_address);
     peer->port = remote->port;
     peer->region_bytes = remote->size_bytes;
-    if (params->options.size_bytes > remote->size_bytes)
-        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "size %" PRIu64 " is larger than the peer's region of %" PRIu64
-                            " bytes", params->options.size_bytes, remote->size_bytes);
-    return 0;
+    return check_size(run);
 }
 
 /* Depth and footprint. The footprint is rounded down to whole buffers, and there are never fewer than requests in flight. */
@@ -176,8 +187,14 @@ static int run_set_up(struct zc_run *run)
 }
 
 /* The connection goes first: once its QPs are gone, no READ writes into memory that is released after it. */
-static void run_release(struct zc_run *run)
+static void run_release(struct zc_run *run, int rc)
 {
+    /* A run that reaped all its requests has nothing in flight, so the connection may outlive the pipeline. */
+    if (run->params->reuse && run->pipeline && (rc == 0 || run->result->error.kind == ZC_ERR_UNMEASURED)) {
+        zc_pipeline_destroy(run->pipeline);
+        run->pipeline = NULL;
+        zc_reuse_give_back(run);
+    }
     zc_connection_close(run->connection);
     zc_pipeline_destroy(run->pipeline);
     zc_completion_destroy(run->completion);
@@ -229,7 +246,7 @@ static int run_steps(struct zc_run *run)
 static int run_one(struct zc_run *run)
 {
     const int rc = run_steps(run);
-    run_release(run);
+    run_release(run, rc);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #define ZC_MEASURE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "auth.h"
@@ -11,6 +12,7 @@
 #include "error.h"
 #include "options.h"
 #include "result.h"
+#include "reuse.h"
 
 /* Written by the run's thread, read by any other without a lock. */
 struct zc_progress {
@@ -34,6 +36,8 @@ struct zc_measure_params {
     void (*wake)(void *arg);                /* called about every 100 ms from the run's thread after *progress changed; may be NULL */
     void *wake_arg;
     struct zc_progress *progress;           /* may be NULL */
+    struct zc_reuse *reuse;                 /* what runs before left (reuse.h), and where this one leaves its own; may be NULL */
+    bool skip_phases;                       /* no pass that times the stages */
 };
 
 /* Fills *result in every case: on failure its state and error say why, and what was measured before is kept. The id is left alone.

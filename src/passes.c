@@ -304,6 +304,8 @@ int zc_run_phases(struct zc_run *run)
 {
     const struct zc_stages stages = zc_pipeline_stages(run->pipeline);
     struct zc_pass pass = {.depth = 1, .window_ns = phases_ns(&run->params->options)};
+    if (run->params->skip_phases)
+        return 0;
     zc_run_enter(run, ZC_PHASE_PHASES, pass.window_ns);
     run->load.discard_ns = run->load.consume_ns = 0;
     run->load.time_stages = true;

@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include "measure_private.h"
+#include "reuse_private.h"
 
 /* Before anything of the run exists: what it allocates and the threads that it starts follow this one. */
 int zc_run_place(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
+    if (zc_reuse_placement(run))
+        return 0;
     const int rc = zc_placement_create(params->options.numa, zc_device_info(params->device), &run->placement, &run->result->error);
     if (rc == 0 && zc_placement_node(run->placement) >= 0)
         run->threads_bound = zc_placement_apply(run->placement) == 0;
@@ -59,12 +62,16 @@ uint64_t zc_run_buffer_stride(const struct zc_run_options *options)
 int zc_run_create_buffers(struct zc_run *run)
 {
     struct zc_terms *const terms = &run->result->terms;
-    const int rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)run->params->options.pages,
-                                          zc_placement_node(run->placement), &run->user, &run->result->error);
-    if (rc < 0)
-        return rc;
+    if (zc_reuse_buffers(run)) {
+        terms->huge_page_bytes = run->params->reuse->huge_bytes;
+    } else {
+        const int rc = zc_buffer_create_pages(terms->footprint_bytes, (enum zc_pages)run->params->options.pages,
+                                              zc_placement_node(run->placement), &run->user, &run->result->error);
+        if (rc < 0)
+            return rc;
+        terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
+    }
     terms->page_bytes = run->user.page_bytes;
-    terms->huge_page_bytes = zc_buffer_huge_bytes(&run->user);
     terms->memory_numa_node = run->user.numa_node;
     terms->thread_numa_node = run->threads_bound ? zc_placement_node(run->placement) : -1;
     zc_placement_text(run->placement, run->threads_bound, run->user.numa_node >= 0, terms->placement, sizeof terms->placement);

@@ -1,0 +1,174 @@
+/* sweep.start, sweep.recommend: a sweep is a job of the run queue (run.h), so run.wait, run.cancel and run.list serve it, too. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "sweep_json.h"
+#include "sweeping.h"
+#include "zc_json.h"
+
+struct sweep_job {
+    struct run_job job;         /* first: the queue hands it back */
+    struct zc_sweep sweep;
+    struct zc_sweep_progress progress;
+};
+
+static json_t *work(struct run_job *run_job, const struct run_job_terms *terms, enum zc_run_state *state, struct zc_error *err)
+{
+    struct sweep_job *job = (struct sweep_job *)run_job;
+    struct zc_sweep *sweep = &job->sweep;
+    struct zc_sweep_params params = {
+        .device = terms->device, .host = terms->host, .port = terms->port, .cancel_fd = terms->cancel_fd, .cancel = terms->cancel,
+        .thread_allocations = terms->thread_allocations, .wake = terms->wake, .wake_arg = terms->wake_arg, .progress = &job->progress,
+        .measure = zc_measure,
+    };
+    memcpy(sweep->id, terms->id, sizeof sweep->id);
+    sweep->owner_uid = terms->owner_uid;
+    if (terms->device)
+        zc_sweep_run(&params, sweep);
+    else
+        sweep->error = *err;
+    *state = sweep->state;
+    *err = sweep->error;
+    return zc_sweep_to_json(sweep);
+}
+
+static void tell(const struct run_job *run_job, struct run_info *info)
+{
+    const struct zc_sweep_progress *progress = &((const struct sweep_job *)run_job)->progress;
+    uint64_t best = atomic_load(&progress->best_bytes_per_s);
+    uint32_t strategy = atomic_load(&progress->strategy);
+    char size[32];
+    info->phase = "sweep";
+    info->elapsed_s = (double)atomic_load(&progress->elapsed_ns) / 1e9;
+    info->total_s = (double)atomic_load(&progress->budget_ns) / 1e9;
+    info->gib_per_s = best ? (double)best / 0x1p30 : NAN;
+    if (atomic_load(&progress->cells_total) && strategy < ZC_STRATEGY_COUNT)
+        snprintf(info->detail, sizeof info->detail, "%u/%u done, now %s %s, best", atomic_load(&progress->cells_done),
+                 atomic_load(&progress->cells_total), zc_strategy_names[strategy],
+                 zc_size_format(atomic_load(&progress->size_bytes), size, sizeof size));
+}
+
+static void destroy(struct run_job *run_job)
+{
+    struct sweep_job *job = (struct sweep_job *)run_job;
+    zc_sweep_destroy(&job->sweep);
+    free(job);
+}
+
+/* Another budget for the rest of a stored sweep; everything else is as it was. */
+static int take_budget(struct zc_sweep *sweep, const json_t *params, struct zc_error *err)
+{
+    struct zc_sweep_options asked;
+    const char *name;
+    json_t *value;
+    json_t *rest = json_object();
+    json_object_foreach ((json_t *)(uintptr_t)params, name, value) {
+        if (strcmp(name, "resume") == 0)
+            continue;
+        if (strcmp(name, "budget") != 0) {
+            json_decref(rest);
+            return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "%.60s: a resumed sweep goes on with the options it began with", name);
+        }
+        json_object_set(rest, name, value);
+    }
+    int failed = zc_sweep_options_from_json(rest, &asked, err);
+    if (!failed)
+        sweep->options.budget_s = sweep->elapsed_s + asked.budget_s;
+    json_decref(rest);
+    return failed;
+}
+
+static int resume(struct daemon *daemon, const json_t *params, struct zc_sweep *sweep, struct zc_error *err)
+{
+    const char *id;
+    json_t *document;
+    int failed = cmd_text(params, "resume", &id, err);
+    if (!failed)
+        failed = store_read(daemon->store, id, &document, NULL, err);
+    if (failed)
+        return failed;
+    failed = zc_sweep_from_json(document, sweep, err);
+    json_decref(document);
+    if (!failed && (failed = take_budget(sweep, params, err)) != 0)
+        zc_sweep_destroy(sweep);
+    return failed;
+}
+
+static int plan(struct daemon *daemon, const json_t *params, struct zc_sweep *sweep, struct zc_error *err)
+{
+    if (json_object_get(params, "resume"))
+        return resume(daemon, params, sweep, err);
+    zc_sweep_init(sweep);
+    int failed = zc_sweep_options_from_json(params, &sweep->options, err);
+    if (!failed && (failed = zc_sweep_plan(sweep, err)) != 0)
+        zc_sweep_destroy(sweep);
+    return failed;
+}
+
+int cmd_sweep_start(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    char id[ZC_ID_MAX];
+    struct sweep_job *job = calloc(1, sizeof *job);
+    if (!job)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "sweep.start: out of memory");
+    int failed = plan(daemon, params, &job->sweep, err);
+    if (failed) {
+        free(job);
+        return failed;
+    }
+    job->job = (struct run_job){
+        .kind = "sweep", .peer = job->sweep.options.base.peer, .device = job->sweep.options.base.device, .work = work, .tell = tell,
+        .destroy = destroy,
+    };
+    failed = runs_start_job(daemon->runs, &job->job, call_user(call)->uid, id, err);
+    if (!failed)
+        *result = json_pack("{s:s}", "id", id);
+    return failed;
+}
+
+static int question(const json_t *params, enum zc_goal *goal, uint64_t *size, struct zc_error *err)
+{
+    const char *text = zc_goal_names[ZC_GOAL_THROUGHPUT];
+    *size = 0;
+    int failed = json_object_get(params, "goal") ? cmd_text(params, "goal", &text, err) : 0;
+    int found = failed ? -1 : zc_choice_find(zc_goal_names, text);
+    if (!failed && found < 0)
+        failed = zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "goal", "goal: \"%.40s\" is not one of throughput, latency, cpu", text);
+    *goal = (enum zc_goal)found;
+    if (failed || !json_object_get(params, "size"))
+        return failed;
+    failed = cmd_text(params, "size", &text, err);
+    if (!failed && (zc_size_parse(text, size) != 0 || *size == 0))
+        failed = zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "size: \"%.40s\" is not a size (use for instance 64K)", text);
+    return failed;
+}
+
+int cmd_sweep_recommend(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    (void)call;
+    const char *id;
+    enum zc_goal goal;
+    uint64_t size;
+    json_t *document;
+    struct zc_sweep sweep;
+    struct zc_recommendation recommendation;
+    int failed = cmd_text(params, "id", &id, err);
+    if (!failed)
+        failed = question(params, &goal, &size, err);
+    if (!failed)
+        failed = store_read(daemon->store, id, &document, NULL, err);
+    if (failed)
+        return failed;
+    failed = zc_sweep_from_json(document, &sweep, err);
+    json_decref(document);
+    if (failed)
+        return failed;
+    zc_recommend(&sweep, goal, size, &recommendation);
+    zc_sweep_destroy(&sweep);
+    *result = zc_recommendation_to_json(&recommendation);
+    return 0;
+}
