@@ -104,7 +104,7 @@ static uint64_t best_size(const struct zc_sweep *sweep, enum zc_metric metric)
     for (uint32_t i = 0; i < sweep->cell_count; i++) {
         const struct zc_cell *const cell = &sweep->cells[i];
         if (measured(cell, metric) && (!best || (cell->estimates[metric].median > best->estimates[metric].median)
-                                                == zc_metrics[metric].more_is_better))
+                                                == zc_sweep_metrics[metric].more_is_better))
             best = cell;
     }
     return best ? best->options.size_bytes : 0;
@@ -117,10 +117,10 @@ static void say_crossing(struct zc_recommendation *r, const struct zc_crossover 
     const struct zc_crossing *const c = &crossover->crossings[0];
     static const char *const ways[] = { "copy", "register (zero-copy)" };
     if (crossover->count == 1)
-        say(r, "For %s: up to %s %s, from %s on %s; the change lies between the two.", zc_metrics[r->metric].words,
+        say(r, "For %s: up to %s %s, from %s on %s; the change lies between the two.", zc_sweep_metrics[r->metric].words,
             size_words(c->low_bytes).text, ways[c->below], size_words(c->high_bytes).text, ways[!c->below]);
     else
-        say(r, "For %s the better way changes %zu times, first between %s and %s (%s below it).", zc_metrics[r->metric].words,
+        say(r, "For %s the better way changes %zu times, first between %s and %s (%s below it).", zc_sweep_metrics[r->metric].words,
             crossover->count, size_words(c->low_bytes).text, size_words(c->high_bytes).text, ways[c->below]);
 }
 
@@ -128,7 +128,7 @@ static void say_crossover(const struct zc_sweep *sweep, struct zc_recommendation
 {
     struct zc_pair pairs[ZC_PAIRS_MAX];
     struct zc_crossover crossover;
-    const char *const what = zc_metrics[r->metric].words;
+    const char *const what = zc_sweep_metrics[r->metric].words;
     if (zc_sweep_pairs(sweep, pairs) == 0 || strcmp(pairs[0].a.name, "copy") != 0) {
         say(r, "Only one of copying and registering was measured, so this sweep cannot say which is better.");
         return;

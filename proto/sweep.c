@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct zc_metric_info zc_metrics[ZC_METRIC_COUNT] = {
+const struct zc_metric_info zc_sweep_metrics[ZC_METRIC_COUNT] = {
     [ZC_METRIC_THROUGHPUT] = { "gib_per_s", "throughput", true },
     [ZC_METRIC_P50] = { "p50_ns", "median latency", false },
     [ZC_METRIC_P99] = { "p99_ns", "p99 latency", false },
@@ -198,7 +198,7 @@ const struct zc_cell *zc_sweep_best(const struct zc_sweep *sweep, uint32_t strat
         const double median = cell->estimates[metric].median;
         if (cell->options.size_bytes != size_bytes || !(strategies >> cell->options.strategy & 1) || !isfinite(median))
             continue;
-        if (!best || (median > best->estimates[metric].median) == zc_metrics[metric].more_is_better)
+        if (!best || (median > best->estimates[metric].median) == zc_sweep_metrics[metric].more_is_better)
             best = cell;
     }
     return best;
@@ -268,5 +268,5 @@ void zc_sweep_crossover(const struct zc_sweep *sweep, const struct zc_pair *pair
         if (a && b)
             contests[count++] = (struct zc_contest){ sizes[i], a->estimates[metric], b->estimates[metric] };
     }
-    zc_crossover_find(contests, count, zc_metrics[metric].more_is_better, crossover);
+    zc_crossover_find(contests, count, zc_sweep_metrics[metric].more_is_better, crossover);
 }

@@ -47,7 +47,7 @@ struct zc_metric_info {
     const char *words;              /* "throughput", "median latency", ... */
     bool more_is_better;
 };
-extern const struct zc_metric_info zc_metrics[ZC_METRIC_COUNT];
+extern const struct zc_metric_info zc_sweep_metrics[ZC_METRIC_COUNT];
 
 struct zc_trial {
     double figures[ZC_METRIC_COUNT];    /* NAN: not measured */

@@ -169,8 +169,8 @@ static json_t *cell_to_json(const struct zc_sweep_options *options, const struct
     json_object_set_new(json, "registrations_per_s", cell->trial_count ? zc_json_count(cell->registrations_per_s) : json_null());
     json_object_set_new(json, "window_s", figure(cell->window_s));
     for (int m = 0; m < ZC_METRIC_COUNT; m++) {
-        json_object_set_new(json, zc_metrics[m].name, estimate_to_json(&cell->estimates[m]));
-        json_object_set_new(trials, zc_metrics[m].name, trials_to_json(cell, (enum zc_metric)m));
+        json_object_set_new(json, zc_sweep_metrics[m].name, estimate_to_json(&cell->estimates[m]));
+        json_object_set_new(trials, zc_sweep_metrics[m].name, trials_to_json(cell, (enum zc_metric)m));
     }
     json_object_set_new(json, "phases", cell_phases(&cell->phases));
     json_object_set_new(json, "trials", trials);
@@ -204,7 +204,7 @@ static json_t *crossover_to_json(const struct zc_sweep *sweep, const struct zc_p
     struct zc_crossover crossover;
     zc_sweep_crossover(sweep, pair, metric, &crossover);
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:f, s:o}", "a", pair->a.name, "b", pair->b.name, "metric",
-                     zc_metrics[metric].name, "kind", zc_crossover_kind_names[crossover.kind], "winner",
+                     zc_sweep_metrics[metric].name, "kind", zc_crossover_kind_names[crossover.kind], "winner",
                      zc_json_text(crossover.winner < 0 ? "" : crossover.winner == 0 ? pair->a.name : pair->b.name), "sizes",
                      zc_json_count(crossover.sizes), "undecided", zc_json_count(crossover.undecided), "confidence", ZC_CONFIDENCE,
                      "crossings", crossings_to_json(pair, &crossover));
@@ -226,7 +226,7 @@ json_t *zc_recommendation_to_json(const struct zc_recommendation *r)
     json_t *const sentences = json_array();
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(sentences, zc_json_text(r->sentences[i]));
-    return json_pack("{s:s, s:s, s:o, s:o}", "goal", zc_goal_names[r->goal], "metric", zc_metrics[r->metric].name, "sentences", sentences,
+    return json_pack("{s:s, s:s, s:o, s:o}", "goal", zc_goal_names[r->goal], "metric", zc_sweep_metrics[r->metric].name, "sentences", sentences,
                      "command", zc_json_text(r->command));
 }
 
@@ -280,11 +280,11 @@ static uint64_t count_or_zero(const json_t *value)
 static void trials_from_json(const json_t *json, struct zc_cell *cell)
 {
     const json_t *const trials = json_object_get(json, "trials");
-    const size_t count = json_array_size(json_object_get(trials, zc_metrics[0].name));
+    const size_t count = json_array_size(json_object_get(trials, zc_sweep_metrics[0].name));
     cell->trial_count = (uint32_t)(count < ZC_SWEEP_TRIALS_MAX ? count : ZC_SWEEP_TRIALS_MAX);
     for (uint32_t i = 0; i < cell->trial_count; i++)
         for (int m = 0; m < ZC_METRIC_COUNT; m++)
-            cell->trials[i].figures[m] = number_or_nan(json_array_get(json_object_get(trials, zc_metrics[m].name), i));
+            cell->trials[i].figures[m] = number_or_nan(json_array_get(json_object_get(trials, zc_sweep_metrics[m].name), i));
     zc_sweep_estimate(cell);
 }
 

@@ -1,6 +1,4 @@
 /* The order and the budget of a sweep, against a world that is made up: what a run of it gives is computed, not measured. */
-#include "unit.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +6,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* cmocka wants these before it */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
 
 #include "clock.h"
 #include "sweep_json.h"
