@@ -175,7 +175,7 @@ void output_sweep_text(FILE *out, json_t *doc)
     print_clipped(out, doc);
     print_errors(out, doc);
     print_crossovers(out, doc);
-    fprintf(out, "\nFor the highest throughput (zcctl recommend %s --goal latency|cpu for others):\n", text_at(doc, "id"));
+    fprintf(out, "\nzcctl recommend %s --goal throughput (latency, cpu: likewise):\n", text_at(doc, "id"));
     output_recommendation_text(out, json_object_get(json_object_get(doc, "recommendation"), "throughput"));
     if (json_is_string(json_object_get(doc, "notice")))
         print_wrapped(out, 0, WIDTH, text_at(doc, "notice"));

@@ -1,0 +1,97 @@
+"""Sweeps: cells, intervals, crossovers, advice; clipped, interrupted and resumed, refused."""
+
+import json
+import signal
+import statistics
+
+import jsonschema
+import pytest
+
+import harness
+from harness import one_line
+
+QUICK = ("--peer", "self", "--strategy", "copy_blocking,naive_blocking,ideal_blocking", "--size", "4K,64K,1M", "--footprint", "16M", "--memory-max", "32M")
+
+
+@pytest.fixture(scope="module")
+def check():
+    schema = json.loads((harness.SOURCE / "proto" / "sweep.schema.json").read_text())
+    validator = jsonschema.validators.validator_for(schema)
+    validator.check_schema(schema)
+    return validator(schema).validate
+
+
+def sweep(daemon, *options, **keywords):
+    return json.loads(daemon.zcctl("--json", "sweep", *options, **keywords).stdout)
+
+
+def test_document_and_advice(daemon, check):
+    document = sweep(daemon, *QUICK, "--qps", "1,2", "--budget", "6s", "--trials", "6")
+    check(document)
+    assert document["state"] == "done" and document["error"] is None
+    asked = [c for c in document["cells"] if not c["added"]]
+    assert {(c["strategy"], c["size"], c["qps"]) for c in asked} == {
+        (s, size, qps) for s in ("copy_blocking", "naive_blocking", "ideal_blocking") for size in (4096, 65536, 1 << 20) for qps in (1, 2)}
+    for cell in document["cells"]:
+        trials = cell["trials"]["gib_per_s"]
+        assert trials and cell["gib_per_s"]["trials"] == len(trials)
+        assert cell["gib_per_s"]["median"] == pytest.approx(statistics.median(trials), rel=1e-5)
+        assert (cell["gib_per_s"]["low"] is None) == (len(trials) < 6)
+    assert {c["metric"] for c in document["crossovers"]} == {"gib_per_s", "p50_ns", "p99_ns", "cpu_s_per_gib"}
+    assert json.loads(daemon.zcctl("--json", "results", "get", document["id"]).stdout) == document
+    row = next(r for r in daemon.call("result.list")["results"] if r["id"] == document["id"])
+    assert row["strategy"] == "sweep" and row["size"] is None
+
+    screen = daemon.zcctl("results", "show", document["id"]).stdout
+    assert "best copy" in screen and "1 MiB" in screen and "zcctl run --strategy" in screen
+    assert max(map(len, screen.splitlines())) <= 100
+    advice = json.loads(daemon.zcctl("--json", "recommend", document["id"], "--goal", "cpu", "--size", "64K").stdout)
+    assert 2 <= len(advice["sentences"]) <= 6 and advice["metric"] == "cpu_s_per_gib"
+    words = advice["command"].split()
+    assert words[:2] == ["zcctl", "run"] and words[words.index("--size") + 1] == "64K"
+    daemon.zcctl(*words[1:], "--warmup", "0", "--measure", "0.1")      # it is a command that works
+    assert "goal" in one_line(daemon.zcctl("recommend", document["id"], "--goal", "fame", status=2).stderr)
+
+
+def test_sizes_beyond_the_region(start, check):
+    small = start(region="1M")
+    done = small.zcctl("sweep", "--peer", "self", "--strategy", "copy_blocking", "--size", "512K..4M", "--budget", "1s", "--footprint", "8M")
+    assert "left out, larger than the peer's region of 1 MiB: 2 MiB 4 MiB" in done.stdout
+
+
+def test_interrupted_and_resumed(daemon, check):
+    process = daemon.popen("--json", "sweep", *QUICK, "--budget", "60s", "--trials", "24")
+    harness.wait_until(lambda: any(r["elapsed_s"] > 0.5 for r in daemon.call("run.list")["runs"]), "half a second of trials")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    partial = json.loads(out)
+    check(partial)
+    assert partial["state"] == "cancelled" and not partial["complete"]
+    before = sum(len(c["trials"]["gib_per_s"]) for c in partial["cells"])
+    assert before > 0
+
+    document = sweep(daemon, "--resume", partial["id"], "--budget", "3s")
+    check(document)
+    assert document["id"] != partial["id"] and document["state"] == "done"
+    for old, new in zip(partial["cells"], document["cells"]):
+        assert (old["strategy"], old["size"]) == (new["strategy"], new["size"])
+        kept = old["trials"]["gib_per_s"]
+        assert new["trials"]["gib_per_s"][:len(kept)] == kept
+    assert sum(len(c["trials"]["gib_per_s"]) for c in document["cells"]) > before
+    assert "goes on with the options" in one_line(daemon.zcctl("sweep", "--resume", partial["id"], "--qps", "2", status=2).stderr)
+
+
+@pytest.mark.parametrize("options, word", [
+    (("--strategy", "all", "--size", "4K"), "peer"),
+    (("--peer", "self", "--size", "4K"), "strategy"),
+    (("--peer", "self", "--strategy", "all"), "size"),
+    (("--peer", "self", "--strategy", "copy_bloking", "--size", "4K"), "did you mean copy_blocking"),
+    (("--peer", "self", "--strategy", "all", "--size", "4K..1K"), "ends before it begins"),
+    (("--peer", "self", "--strategy", "all", "--size", "4K", "--budget", "soon"), "5m"),
+    (("--peer", "self", "--strategy", "all", "--size", "4K", "--measure", "3"), "unknown option"),
+    (("--resume", "20200101T000000Z-sweep-0000"), "20200101T000000Z-sweep-0000"),
+])
+def test_refused(daemon, options, word):
+    done = daemon.zcctl("sweep", *options, status=None)
+    assert done.returncode in (1, 2) and word in one_line(done.stderr)
