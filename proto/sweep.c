@@ -222,7 +222,7 @@ static struct zc_contender contender(uint32_t strategies, const char *name)
 
 size_t zc_sweep_pairs(const struct zc_sweep *sweep, struct zc_pair pairs[ZC_PAIRS_MAX])
 {
-    const uint32_t copy = with_memory(sweep, ZC_MEMORY_STAGING), zero_copy = with_memory(sweep, ZC_MEMORY_REGISTER);
+    const uint32_t copy = with_memory(sweep, ZC_MEMORY_STAGING), zero_copy = with_memory(sweep, ZC_MEMORY_REGISTER) | with_memory(sweep, ZC_MEMORY_ODP);
     size_t count = 0;
     int before = -1;
     if (copy && zero_copy)

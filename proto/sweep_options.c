@@ -74,7 +74,9 @@ int zc_sweep_strategies_parse(const char *text, uint32_t *strategies, struct zc_
     const struct zc_option *const option = zc_option_find("strategy", 8);
     uint32_t found = 0;
     if (strcmp(text, "all") == 0) {
-        *strategies = (UINT32_C(1) << ZC_STRATEGY_COUNT) - 1;
+        for (int i = 0; i < ZC_STRATEGY_COUNT; i++)
+            found |= (uint32_t)!zc_strategy_infos[i].composite << i;
+        *strategies = found;
         return 0;
     }
     for (;;) {

@@ -86,7 +86,10 @@ static void test_cells(void **state)
 {
     (void)state;
     struct zc_sweep sweep = plan("{\"peer\": \"self\", \"strategy\": \"all\", \"size\": [4096, \"1M\"]}");
-    assert_int_equal(sweep.cell_count, 2 * ZC_STRATEGY_COUNT);
+    uint32_t all = 0;
+    for (int i = 0; i < ZC_STRATEGY_COUNT; i++)
+        all += !zc_strategy_infos[i].composite;
+    assert_int_equal(sweep.cell_count, 2 * all);
     zc_sweep_destroy(&sweep);
     sweep = plan("{\"peer\": \"self\", \"strategy\": \"copy_blocking,pipeline_blocking\", \"size\": \"1M\", \"chunk_size\": [\"512K\", \"2M\"], "
                  "\"qps\": \"1,4\", \"operations_max\": [1, 64]}");
