@@ -152,7 +152,7 @@ void zs_memory_fork_done(bool child);
 
 struct zs_cqe {
     uint64_t wr_id;
-    struct zs_qp *qp; /* NULL: it has been destroyed since */
+    struct zs_qp *qp;
     uint32_t status;
     uint32_t opcode;
     uint32_t byte_len;
@@ -195,7 +195,6 @@ struct zs_channel {
 
 void zs_cq_push(struct zs_cq *cq, const struct zs_cqe *e, bool solicited); /* device thread, dev.lock held */
 void zs_cq_purge(struct zs_cq *cq, struct zs_qp *qp);                     /* dev.lock held: forget the QP's CQEs */
-void zs_cq_orphan(struct zs_cq *cq, const struct zs_qp *qp);              /* dev.lock held: the QP goes, its CQEs stay */
 int zs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int zs_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 void zs_cqe_retire(const struct zs_cqe *e);

@@ -62,26 +62,11 @@ void zs_cq_purge(struct zs_cq *cq, struct zs_qp *qp)
     zs_spin_unlock(&cq->lock);
 }
 
-/* What had completed before its queue pair was destroyed can still be polled, as with rxe. libfabric counts on it: told of a
- * disconnection it destroys the queue pair first, and takes from the CQ what came before that only then. */
-void zs_cq_orphan(struct zs_cq *cq, const struct zs_qp *qp)
-{
-    zs_spin_lock(&cq->lock);
-    uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
-    uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-    for (uint32_t i = head; i != tail; i++)
-        if (cq->ring[i & cq->mask].qp == qp)
-            cq->ring[i & cq->mask].qp = NULL;
-    zs_spin_unlock(&cq->lock);
-}
-
 /* --- application side -------------------------------------------------------------------------------------------------- */
 
 /* A slot of a work queue is in use until the completion that accounts for it was polled, as on a NIC. */
 void zs_cqe_retire(const struct zs_cqe *e)
 {
-    if (!e->qp)
-        return;
     if (e->is_send)
         atomic_store_explicit(&e->qp->sq_free, e->queue_next, memory_order_release);
     else if (!e->is_srq)

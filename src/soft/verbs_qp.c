@@ -258,8 +258,9 @@ ZS_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     zs_timer_clear(&qp->model_timer);
     zs_dev.qps[ibqp->handle] = NULL;
     zs_dev.qp_count--;
-    zs_cq_orphan(qp->send_cq, qp);
-    zs_cq_orphan(qp->recv_cq, qp);
+    zs_cq_purge(qp->send_cq, qp);
+    if (qp->recv_cq != qp->send_cq)
+        zs_cq_purge(qp->recv_cq, qp);
     zs_list_del(&qp->send_cq_link);
     zs_list_del(&qp->recv_cq_link);
     qp->send_cq->users--;

@@ -375,40 +375,11 @@ static void destroyed_with_work(void **state)
         int first = round % 2;
         assert_int_equal(ibv_destroy_qp(r.qp[first]), 0);
         r.qp[first] = NULL;
-        struct ibv_wc wc;
-        while (ibv_poll_cq(r.cq[first], 1, &wc))
-            assert_int_equal(wc.status, IBV_WC_SUCCESS);
-        assert_true(rig_quiet(r.cq[first], 1)); /* what was outstanding never completes */
+        assert_true(rig_quiet(r.cq[first], 1)); /* its completions went with it */
         rig_free(&a);
         rig_free(&b);
         rig_close(&r);
     }
-}
-
-/* A completion from before its queue pair was destroyed is still there; nothing of it reaches the pair that came after. */
-static void completion_outlives_its_qp(void **state)
-{
-    struct rig r;
-    struct ibv_wc wc;
-    (void)state;
-    rig_open(&r, NULL);
-    struct buffer a = rig_buffer(&r, 4096, RIG_ALL);
-    uint32_t numbers[2] = {r.qp[0]->qp_num, r.qp[1]->qp_num};
-    assert_int_equal(post_recv(r.qp[1], 2, a.p + 64, 64, a.mr->lkey), 0);
-    assert_int_equal(post_send(r.qp[0], 1, a.p, 64, a.mr->lkey, IBV_SEND_SIGNALED), 0);
-    rig_expect(r.cq[0], 1, IBV_WC_SUCCESS); /* so that the receive has completed, too */
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(ibv_destroy_qp(r.qp[i]), 0);
-        r.qp[i] = NULL;
-    }
-    wc = rig_wait(r.cq[1]);
-    assert_int_equal(wc.wr_id, 2);
-    assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.byte_len, 64);
-    assert_int_equal(wc.qp_num, numbers[1]);
-    assert_int_equal(wc.src_qp, numbers[0]);
-    rig_free(&a);
-    rig_close(&r);
 }
 
 int main(void)
@@ -427,7 +398,6 @@ int main(void)
         cmocka_unit_test(cq_overrun),
         cmocka_unit_test(deregistered_in_flight),
         cmocka_unit_test(destroyed_with_work),
-        cmocka_unit_test(completion_outlives_its_qp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
