@@ -36,7 +36,8 @@ static void print_cell(FILE *out, const json_t *cell)
         return;
     }
     if (!isnan(number_at(cell, "gib_per_s.low")))
-        snprintf(range, sizeof(range), "%.3g-%.3g", number_at(cell, "gib_per_s.low"), number_at(cell, "gib_per_s.high"));
+        snprintf(range, sizeof(range), "+-%.0f %%", 50 * (number_at(cell, "gib_per_s.high") - number_at(cell, "gib_per_s.low")) /
+                 number_at(cell, "gib_per_s.median"));
     fprintf(out, "  %-21s%5.3g %-8.8s", text_at(cell, "strategy"), number_at(cell, "gib_per_s.median"), range);
 }
 
@@ -111,6 +112,19 @@ static void print_crossover(FILE *out, const json_t *crossover)
                 index + 1 == json_array_size(crossings) ? "\n" : "");
 }
 
+static void print_model(FILE *out, const json_t *doc)
+{
+    const json_t *model = json_object_get(doc, "model");
+    const double predicted = number_at(model, "crossover_bytes");
+
+    if (!json_is_object(model))
+        return;
+    fprintf(out, "  by the parts: copying %s GiB/s, registering %s + %s a page, READs %s GiB/s: they cross %s\n",
+            format_number(number_at(model, "copy_gib_per_s")).s, format_ns(1e9 * number_at(model, "register_base_s")).s,
+            format_ns(1e9 * number_at(model, "register_per_page_s")).s, format_number(number_at(model, "read_gib_per_s")).s,
+            isnan(predicted) ? "nowhere" : format_bytes(predicted).s);
+}
+
 static void print_crossovers(FILE *out, const json_t *doc)
 {
     json_t *crossover;
@@ -125,6 +139,8 @@ static void print_crossovers(FILE *out, const json_t *doc)
         first = false;
         print_crossover(out, crossover);
     }
+    if (!first)
+        print_model(out, doc);
 }
 
 void output_recommendation_text(FILE *out, json_t *recommendation)

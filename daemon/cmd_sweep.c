@@ -21,9 +21,9 @@ static json_t *work(struct run_job *run_job, const struct run_job_terms *terms, 
     struct sweep_job *job = (struct sweep_job *)run_job;
     struct zc_sweep *sweep = &job->sweep;
     struct zc_sweep_params params = {
-        .device = terms->device, .host = terms->host, .port = terms->port, .cancel_fd = terms->cancel_fd, .cancel = terms->cancel,
+        .device = terms->device, .host = terms->host, .port = terms->port, .key = terms->key, .cancel_fd = terms->cancel_fd, .cancel = terms->cancel,
         .thread_allocations = terms->thread_allocations, .wake = terms->wake, .wake_arg = terms->wake_arg, .progress = &job->progress,
-        .measure = zc_measure,
+        .measure = zc_measure, .probe = zc_probe_run,
     };
     memcpy(sweep->id, terms->id, sizeof sweep->id);
     sweep->owner_uid = terms->owner_uid;

@@ -180,8 +180,8 @@ static void work(struct run *run)
 {
     struct run_job *job = run->job;
     struct run_job_terms terms = {
-        .id = run->id, .owner_uid = run->owner_uid, .host = run->host, .port = run->port, .cancel_fd = run->cancel_fd, .cancel = &run->cancel,
-        .thread_allocations = run->runs->params.thread_allocations, .wake = on_progress, .wake_arg = run,
+        .id = run->id, .owner_uid = run->owner_uid, .host = run->host, .port = run->port, .key = run->runs->params.key,
+        .cancel_fd = run->cancel_fd, .cancel = &run->cancel, .thread_allocations = run->runs->params.thread_allocations, .wake = on_progress, .wake_arg = run,
     };
     struct zc_device *own = NULL;
     run->state = ZC_RUN_FAILED;

@@ -76,6 +76,7 @@ struct run_job_terms {
     const struct zc_device *device;
     const char *host;           /* resolved as for a run */
     uint16_t port;
+    const struct zc_key *key;
     int cancel_fd;
     const atomic_bool *cancel;
     uint64_t (*thread_allocations)(void);

@@ -10,6 +10,7 @@
 #include "crossover.h"
 #include "error.h"
 #include "options.h"
+#include "probe.h"
 #include "result.h"
 #include "statistics.h"
 
@@ -66,6 +67,16 @@ struct zc_cell {
     struct zc_estimate estimates[ZC_METRIC_COUNT];  /* of the trials; see zc_sweep_estimate() */
 };
 
+/* What the parts cost by themselves, from a quick probe, and the crossover that they predict. NAN: not measured. */
+struct zc_model {
+    bool made;
+    double register_base_s, register_per_page_s, worst_residual;    /* register and deregister: base + per_page * pages */
+    uint64_t page_bytes;
+    double copy_gib_per_s, read_gib_per_s;      /* of 1 MiB; READs in a stream */
+    double read_s;                              /* of 4 KiB, alone */
+    double crossover_bytes;                     /* NAN: there is none within the sizes of the probe */
+};
+
 struct zc_sweep {
     char id[ZC_ID_MAX];
     uint64_t owner_uid;             /* of the user who started it; ZC_UNMEASURED: unknown */
@@ -79,6 +90,7 @@ struct zc_sweep {
     bool complete;                  /* every cell has its trials; false: the budget ended first, or it was interrupted */
     uint64_t seed;                  /* of the order of the trials */
     struct zc_axis clipped;         /* sizes that were asked for and are beyond the peer's region */
+    struct zc_model model;
     struct zc_cell *cells;          /* malloc'ed; NULL: not planned yet */
     uint32_t cell_count;
 };
@@ -106,6 +118,7 @@ int zc_sweep_plan(struct zc_sweep *sweep, struct zc_error *err);
 int zc_sweep_add_cell(struct zc_sweep *sweep, const struct zc_cell *like, uint64_t size_bytes);
 /* Bring the estimates of a cell up to its trials. */
 void zc_sweep_estimate(struct zc_cell *cell);
+void zc_model_make(const struct zc_probe *probe, struct zc_model *model);
 void zc_sweep_init(struct zc_sweep *sweep);
 void zc_sweep_destroy(struct zc_sweep *sweep);
 

@@ -221,6 +221,16 @@ static json_t *crossovers_to_json(const struct zc_sweep *sweep)
     return crossovers;
 }
 
+static json_t *model_to_json(const struct zc_model *m)
+{
+    if (!m->made)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "register_base_s", figure(m->register_base_s), "register_per_page_s",
+                     figure(m->register_per_page_s), "worst_residual", figure(m->worst_residual), "page_bytes",
+                     zc_json_known(m->page_bytes), "copy_gib_per_s", figure(m->copy_gib_per_s), "read_gib_per_s",
+                     figure(m->read_gib_per_s), "read_s", figure(m->read_s), "crossover_bytes", figure(m->crossover_bytes));
+}
+
 json_t *zc_recommendation_to_json(const struct zc_recommendation *r)
 {
     json_t *const sentences = json_array();
@@ -243,7 +253,7 @@ static json_t *recommendations_to_json(const struct zc_sweep *sweep)
 
 json_t *zc_sweep_to_json(const struct zc_sweep *s)
 {
-    return json_pack("{s:o, s:s, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:s, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}",
         "id", zc_json_text(s->id),
         "kind", "sweep",
         "schema_version", ZC_SWEEP_SCHEMA_VERSION,
@@ -262,6 +272,7 @@ json_t *zc_sweep_to_json(const struct zc_sweep *s)
         "clipped", axis_to_json(&s->clipped),
         "cells", cells_to_json(s),
         "crossovers", crossovers_to_json(s),
+        "model", model_to_json(&s->model),
         "recommendation", recommendations_to_json(s));
 }
 
@@ -362,6 +373,19 @@ static void clip(struct zc_sweep *sweep)
     sweep->cell_count = kept;
 }
 
+static void model_from_json(const json_t *json, struct zc_model *m)
+{
+    const struct { const char *name; double *value; } parts[] = {
+        { "register_base_s", &m->register_base_s }, { "register_per_page_s", &m->register_per_page_s },
+        { "worst_residual", &m->worst_residual }, { "copy_gib_per_s", &m->copy_gib_per_s }, { "read_gib_per_s", &m->read_gib_per_s },
+        { "read_s", &m->read_s }, { "crossover_bytes", &m->crossover_bytes },
+    };
+    m->made = json_is_object(json);
+    m->page_bytes = count_or_zero(json_object_get(json, "page_bytes"));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        *parts[i].value = number_or_nan(json_object_get(json, parts[i].name));
+}
+
 static void terms_from_json(const json_t *document, struct zc_sweep *sweep)
 {
     const json_t *const device = json_object_get(json_object_get(document, "environment"), "device");
@@ -374,6 +398,7 @@ static void terms_from_json(const json_t *document, struct zc_sweep *sweep)
     const int found = kind ? zc_choice_find(zc_device_kind_names, kind) : -1;
     sweep->environment.device.kind = found < 0 ? ZC_DEVICE_HARDWARE : (enum zc_device_kind)found;
     sweep->peer.region_bytes = count_or_zero(json_object_get(json_object_get(document, "peer"), "region_bytes"));
+    model_from_json(json_object_get(document, "model"), &sweep->model);
     sweep->elapsed_s = fmax(number_or_nan(json_object_get(document, "elapsed_s")), 0);
     for (size_t i = 0; i < json_array_size(clipped) && i < ZC_AXIS_VALUES_MAX; i++)
         sweep->clipped.values[sweep->clipped.count++] = count_or_zero(json_array_get(clipped, i));

@@ -17,6 +17,7 @@ static const double WARMUP_SHARE = 0.25, WINDOWS = 3.5;
 static const double WINDOW_MIN_S = 0.003, WINDOW_MAX_S = 1;
 static const double ROUNDS_SHARE = 0.7;         /* of the budget is for the coarse pass and the rounds */
 static const double SETUP_GUESS_S = 0.01;       /* of a trial, until it was measured */
+static const double PROBE_BUDGET_S = 15;        /* a smaller budget has no second to spare for the model */
 static const double BRACKET = 1.15;             /* sizes of a crossing that are this close are not bisected further */
 
 struct sweeper {
@@ -149,7 +150,7 @@ static struct zc_measure_params trial_params(struct sweeper *sweeper, const stru
 {
     const struct zc_sweep_params *const given = sweeper->params;
     struct zc_measure_params params = {
-        .device = given->device, .options = cell->options, .host = given->host, .port = given->port, .cancel_fd = given->cancel_fd,
+        .device = given->device, .options = cell->options, .host = given->host, .port = given->port, .key = given->key, .cancel_fd = given->cancel_fd,
         .cancel = given->cancel, .thread_allocations = given->thread_allocations, .reuse = sweeper->reuse,
         .skip_phases = cell->trial_count > 0,
     };
@@ -242,7 +243,7 @@ static void coarse_pass(struct sweeper *sweeper)
 {
     struct zc_sweep *const sweep = sweeper->sweep;
     const double trials = (double)sweep->cell_count * (double)sweep->options.trials;
-    const double wanted = (sweep->options.budget_s * ROUNDS_SHARE / trials - SETUP_GUESS_S) / WINDOWS;
+    const double wanted = ((sweep->options.budget_s * ROUNDS_SHARE - elapsed_s(sweeper)) / trials - SETUP_GUESS_S) / WINDOWS;
     bool clipped = false;
     for (uint32_t i = 0; i < sweep->cell_count && sweeper->rc == 0; i++) {
         struct zc_cell *const cell = &sweep->cells[i];
@@ -385,8 +386,26 @@ static int64_t unix_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* The model is worth having and nothing more: where the probe fails, the sweep goes on without, and meets the reason itself. */
+static void make_model(struct sweeper *sweeper)
+{
+    const struct zc_sweep_params *const given = sweeper->params;
+    const struct zc_probe_params params = {
+        .device = given->device, .host = given->host, .port = given->port, .quick = true, .key = given->key,
+        .cancel_fd = given->cancel_fd, .cancel = given->cancel,
+    };
+    struct zc_probe *const probe = calloc(1, sizeof *probe);
+    if (!probe)
+        return;
+    if (given->probe(&params, probe, NULL) == 0)
+        zc_model_make(probe, &sweeper->sweep->model);
+    free(probe);
+}
+
 static void measure_all(struct sweeper *sweeper, uint32_t *order)
 {
+    if (sweeper->params->probe && !sweeper->sweep->model.made && sweeper->sweep->options.budget_s >= PROBE_BUDGET_S)
+        make_model(sweeper);
     coarse_pass(sweeper);
     do
         plan_windows(sweeper);      /* again for each round: what trials take is known better each time */

@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "measure.h"
+#include "probe_run.h"
 #include "sweep.h"
 
 /* Written by the sweep's thread, read by any other without a lock. */
@@ -23,6 +24,7 @@ struct zc_sweep_params {
     const struct zc_device *device;
     const char *host;                       /* as in struct zc_measure_params, like what follows */
     uint16_t port;
+    const struct zc_key *key;
     int cancel_fd;
     const atomic_bool *cancel;
     uint64_t (*thread_allocations)(void);
@@ -30,6 +32,7 @@ struct zc_sweep_params {
     void *wake_arg;
     struct zc_sweep_progress *progress;     /* may be NULL */
     int (*measure)(const struct zc_measure_params *params, struct zc_result *result);   /* zc_measure(), or a test's */
+    int (*probe)(const struct zc_probe_params *params, struct zc_probe *probe, struct zc_error *err);   /* zc_probe_run(), NULL: no model */
 };
 
 /* The cells of a planned sweep (zc_sweep_plan()), or of one that was interrupted: trials that are there stay. Fills state, error and

@@ -227,6 +227,47 @@ static void test_lost_peer(void **state)
     zc_sweep_destroy(&sweep);
 }
 
+static int made_up_probe(const struct zc_probe_params *params, struct zc_probe *probe, struct zc_error *err)
+{
+    (void)params, (void)err;
+    zc_probe_init(probe);
+    probe->made = true;
+    probe->fit.base_s = 1e-5;
+    probe->fit.per_page_s = 2e-7;
+    probe->fit.page_bytes = 4096;
+    return 0;
+}
+
+static int failing_probe(const struct zc_probe_params *params, struct zc_probe *probe, struct zc_error *err)
+{
+    (void)params, (void)probe;
+    return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory");
+}
+
+/* The model stands beside the sweep where there is time for it; a probe that fails costs nothing but the model. */
+static void test_model(void **state)
+{
+    (void)state;
+    const struct zc_sweep_params params = { .cancel = &world.cancel, .cancel_fd = -1, .measure = made_up, .probe = made_up_probe };
+    struct zc_sweep_params without = params;
+    struct zc_sweep sweep;
+    plan(&sweep, "{\"peer\": \"self\", \"strategy\": \"copy_blocking\", \"size\": \"4K..64K\", \"budget\": 30, \"precision\": 0.5}");
+    assert_int_equal(zc_sweep_run(&params, &sweep), 0);
+    assert_true(sweep.model.made && sweep.model.register_base_s == 1e-5 && isnan(sweep.model.crossover_bytes));
+    assert_true(sweep.elapsed_s < 25);      /* everything is known well enough long before */
+    zc_sweep_destroy(&sweep);
+    plan(&sweep, both);
+    sweep.options.budget_s = 1;
+    assert_int_equal(zc_sweep_run(&params, &sweep), 0);
+    assert_false(sweep.model.made);
+    zc_sweep_destroy(&sweep);
+    plan(&sweep, "{\"peer\": \"self\", \"strategy\": \"copy_blocking\", \"size\": 4096, \"budget\": 30, \"precision\": 0.5}");
+    without.probe = failing_probe;
+    assert_int_equal(zc_sweep_run(&without, &sweep), 0);
+    assert_false(sweep.model.made);
+    zc_sweep_destroy(&sweep);
+}
+
 /* Two that are the same are never told apart by a number. */
 static void test_too_noisy(void **state)
 {
@@ -248,7 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crossover_is_found), cmocka_unit_test(test_random_order), cmocka_unit_test(test_sizes_beyond_the_region),
         cmocka_unit_test(test_short_windows_grow), cmocka_unit_test(test_cancel_and_resume), cmocka_unit_test(test_lost_peer),
-        cmocka_unit_test(test_too_noisy),
+        cmocka_unit_test(test_model), cmocka_unit_test(test_too_noisy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
