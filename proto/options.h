@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "family.h"
+#include "pages.h"
 #include "strategies.h"
 
 enum zc_validate { ZC_VALIDATE_NONE, ZC_VALIDATE_FIRST, ZC_VALIDATE_ALL };
@@ -16,7 +17,6 @@ enum zc_wait { ZC_WAIT_POLL, ZC_WAIT_EVENT };
 enum zc_offset { ZC_OFFSET_ROTATE, ZC_OFFSET_FIXED };
 enum zc_buffers { ZC_BUFFERS_REUSE, ZC_BUFFERS_FRESH };
 enum zc_relaxed_ordering { ZC_RELAXED_AUTO, ZC_RELAXED_ON, ZC_RELAXED_OFF };
-enum zc_pages { ZC_PAGES_DEFAULT, ZC_PAGES_THP, ZC_PAGES_2M, ZC_PAGES_1G };
 
 enum { ZC_PEER_MAX = 256, ZC_NUMA_MAX = 16, ZC_DEVICE_MAX = 64 };
 

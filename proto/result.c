@@ -9,10 +9,6 @@ const char *const zc_run_state_names[] = {
     [ZC_RUN_DONE] = "done", [ZC_RUN_FAILED] = "failed", [ZC_RUN_CANCELLED] = "cancelled", NULL,
 };
 
-const char *const zc_device_kind_names[] = {
-    [ZC_DEVICE_HARDWARE] = "hardware", [ZC_DEVICE_RXE] = "rxe", [ZC_DEVICE_SOFTWARE] = "software", NULL,
-};
-
 const char *const zc_phase_names[] = {
     [ZC_PHASE_QUEUED] = "queued",         [ZC_PHASE_CONNECT] = "connect",       [ZC_PHASE_SETUP] = "setup",
     [ZC_PHASE_VALIDATE] = "validate",     [ZC_PHASE_WARMUP] = "warmup",         [ZC_PHASE_LATENCY] = "latency",

@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device_info.h"
 #include "error.h"
 #include "options.h"
 
-#define ZC_UNMEASURED UINT64_MAX
-enum { ZC_RESULT_SCHEMA_VERSION = 1, ZC_ID_MAX = 48, ZC_NAME_MAX = 64, ZC_PATH_MAX = 4096, ZC_SERIES_INTERVAL_NS = 100000000 };
+enum { ZC_RESULT_SCHEMA_VERSION = 1, ZC_ID_MAX = 48, ZC_PATH_MAX = 4096, ZC_SERIES_INTERVAL_NS = 100000000 };
 
 enum zc_run_state { ZC_RUN_DONE, ZC_RUN_FAILED, ZC_RUN_CANCELLED };
 
@@ -65,28 +65,6 @@ struct zc_validation {
     bool failed;
     uint64_t first_bad_offset;  /* absolute offset in the peer's region; ZC_UNMEASURED unless failed */
     uint8_t expected, found;
-};
-
-enum zc_device_kind { ZC_DEVICE_HARDWARE, ZC_DEVICE_RXE, ZC_DEVICE_SOFTWARE };
-
-/* One port of one RDMA device, as ibv_query_device(3), ibv_query_port(3) and sysfs tell. */
-struct zc_device_info {
-    char name[ZC_NAME_MAX];
-    enum zc_device_kind kind;
-    char firmware[ZC_NAME_MAX];
-    uint32_t vendor_id, vendor_part_id;
-    uint8_t port;
-    char port_state[ZC_NAME_MAX];       /* "ACTIVE", "DOWN", ... */
-    char link_layer[ZC_NAME_MAX];       /* "Ethernet", "InfiniBand" */
-    uint32_t active_mtu, max_mtu;       /* bytes */
-    char netdev[ZC_NAME_MAX];           /* "" if unknown */
-    char model[128];                    /* software device: rate, latency or faults it was told to play; "" for none */
-    char address[ZC_NAME_MAX];          /* IP address of the port's GID table that rdma_cm can use, "" if none */
-    double rate_gbit_per_s;             /* nominal, from width and speed; NAN on rxe and the software device */
-    int numa_node;                      /* -1 if unknown */
-    uint32_t max_qp, max_cqe, max_qp_wr, max_sge, max_qp_rd_atom, max_qp_init_rd_atom;
-    uint64_t max_mr_size_bytes, max_msg_size_bytes;
-    bool odp;                           /* on-demand paging, also for READ on an RC QP */
 };
 
 /* What the run was measured on. */
@@ -150,7 +128,6 @@ void zc_result_destroy(struct zc_result *result);
 void zc_environment_init(struct zc_environment *environment);   /* nothing known */
 
 extern const char *const zc_run_state_names[];      /* "done", "failed", "cancelled" */
-extern const char *const zc_device_kind_names[];    /* "hardware", "rxe", "software" */
 
 /* Where a run is, written by its thread and read by any other (all fields atomic; a torn pair costs a flicker only). */
 enum zc_phase { ZC_PHASE_QUEUED, ZC_PHASE_CONNECT, ZC_PHASE_SETUP, ZC_PHASE_VALIDATE, ZC_PHASE_WARMUP, ZC_PHASE_LATENCY,

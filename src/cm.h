@@ -7,14 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "conn_param.h"
 #include "device.h"
 #include "error.h"
 #include "post.h"
 
 enum {
     ZC_CM_ACK_TIMEOUT = 14,     /* 4.096 us * 2^14 = 67 ms; rdma_cm's own choice of 19 notices a dead peer after 16 s */
-    ZC_CM_RETRIES = 6,          /* 7 is for ever on rxe, and for RNR by specification */
-    ZC_CM_RNR_RETRIES = 6,
     ZC_CM_MIN_RNR_TIMER = 20,   /* 10 ms, six times: a loop may be busy for so long; rdma_cm leaves 0, which means 655 ms */
     ZC_CM_PRIVATE_MAX = 64,     /* bytes of private data that an event keeps */
     ZC_CM_NAME_MAX = 64,        /* ADDRESS:PORT */

@@ -166,16 +166,17 @@ static int request(struct zc_connection *c, struct rdma_cm_id *id, uint32_t inde
         .qp_index = (uint16_t)index, .qp_count = (uint16_t)c->qps,
     };
     zc_peer_request_swap(&private_data);
-    struct rdma_conn_param param = {
-        .private_data = &private_data, .private_data_len = sizeof(private_data),
-        .initiator_depth = zc_cm_initiator_depth(c->device), .responder_resources = zc_cm_responder_depth(c->device),
-        .retry_count = ZC_CM_RETRIES, .rnr_retry_count = ZC_CM_RNR_RETRIES,
-    };
+    struct rdma_conn_param param;
+    int rc = zc_conn_param_request(&param, zc_cm_initiator_depth(c->device), zc_cm_responder_depth(c->device), &private_data,
+                                   sizeof(private_data));
+    if (rc)
+        return zc_error_set(err, ZC_ERR_INTERNAL, rc, NULL, "a connection request has more than %d bytes of private data",
+                            ZC_REQUEST_PRIVATE_MAX);
     if (rdma_connect(id, &param) != 0)
         return zc_error_set(err, ZC_ERR_DEVICE, errno ? -errno : -EIO, NULL, "cannot send a connection request to peer %s: %m", c->name);
 
     struct zc_cm_event event;
-    int rc = next_event(c, id, &event, err);
+    rc = next_event(c, id, &event, err);
     if (rc)
         return rc;
     switch (event.type) {

@@ -7,6 +7,7 @@
 
 #include "cm.h"
 #include "connection.h"
+#include "options.h"
 #include "peer.h"
 #include "resolve.h"
 

@@ -6,8 +6,8 @@
 #include <infiniband/verbs.h>
 #include <stddef.h>
 
+#include "device_info.h"
 #include "error.h"
-#include "result.h"
 
 struct zc_device;   /* an open device with one PD; thread-safe once open, as libibverbs is */
 

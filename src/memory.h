@@ -9,7 +9,7 @@
 
 #include "device.h"
 #include "error.h"
-#include "options.h"
+#include "pages.h"
 
 struct zc_buffer {
     void *address;          /* aligned to page_bytes; NULL: none */

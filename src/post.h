@@ -82,7 +82,8 @@ struct zc_sender {
 };
 
 /* `ops`: what will be posted, IBV_QP_EX_WITH_* (ibv_create_qp_ex(3)). ZC_FAMILY_AUTO uses the extended family where the QP, RC or UC,
- * was created for all of them. ZC_FAMILY_EXTENDED: -EOPNOTSUPP where it was not. Asks ibv_query_qp(3), a system call; its error
+ * was created for all of them. ZC_FAMILY_EXTENDED: -EOPNOTSUPP where it was not. Soft-RoCE's library has faulty setters for lists in the
+ * extended family (sender.c): AUTO is basic there for a QP with several SGEs a WR, EXTENDED takes one SGE or inline piece (max_sge 1). Asks ibv_query_qp(3), a system call; its error
  * comes back. The QP may be in any state. */
 int zc_sender_init(struct zc_sender *sender, struct ibv_qp *qp, enum zc_family family, uint64_t ops);
 enum zc_family zc_sender_family(const struct zc_sender *sender);    /* BASIC or EXTENDED */

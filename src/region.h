@@ -9,7 +9,7 @@
 
 #include "device.h"
 #include "error.h"
-#include "options.h"
+#include "pages.h"
 
 struct zc_region;
 

@@ -2,8 +2,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "post_private.h"
+
+/* librxe's extended setters count the length of a list wrongly (in rdma-core 44: of inline pieces as 0, of SGEs as if each were as
+ * long as the first), and the message goes out with that length. Its devices are those with a `parent` in sysfs. */
+static bool lists_work(const struct ibv_qp *qp)
+{
+    char path[IBV_SYSFS_PATH_MAX + sizeof "/parent"];
+    snprintf(path, sizeof path, "%s/parent", qp->context->device->ibdev_path);
+    return access(path, F_OK) != 0;
+}
 
 int zc_sender_init(struct zc_sender *sender, struct ibv_qp *qp, enum zc_family family, uint64_t ops)
 {
@@ -22,6 +32,12 @@ int zc_sender_init(struct zc_sender *sender, struct ibv_qp *qp, enum zc_family f
     *sender = (struct zc_sender){
         .qp = qp, .ex = ex, .max_inline_bytes = init.cap.max_inline_data, .max_sge = init.cap.max_send_sge,
     };
+    if (ex && sender->max_sge > 1 && !lists_work(qp)) {
+        if (family == ZC_FAMILY_AUTO)
+            sender->ex = NULL;
+        else
+            sender->max_sge = 1;
+    }
     return 0;
 }
 

@@ -197,12 +197,11 @@ static int accept_qp(struct zc_responder *r, const struct zc_cm_event *event, st
     /* The event speaks from here: READs that the peer wants answered, READs that it would answer. We send none. */
     struct zc_peer_answer answer = {.magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .status = ZC_PEER_OK};
     zc_peer_answer_swap(&answer);
-    struct rdma_conn_param param = {
-        .private_data = &answer, .private_data_len = sizeof(answer),
-        .responder_resources = at_most(event->responder_resources, zc_cm_responder_depth(r->params.device)),
-        .initiator_depth = at_most(event->initiator_depth, zc_cm_initiator_depth(r->params.device)),
-        .rnr_retry_count = ZC_CM_RNR_RETRIES,
-    };
+    struct rdma_conn_param param;
+    rc = zc_conn_param_accept(&param, at_most(event->initiator_depth, zc_cm_initiator_depth(r->params.device)),
+                              at_most(event->responder_resources, zc_cm_responder_depth(r->params.device)), &answer, sizeof(answer));
+    if (rc)
+        return zc_error_set(err, ZC_ERR_INTERNAL, rc, NULL, "an answer has more than %d bytes of private data", ZC_ACCEPT_PRIVATE_MAX);
     if (rdma_accept(qp->id, &param) != 0)
         return zc_error_set(err, ZC_ERR_DEVICE, errno ? -errno : -EIO, NULL, "rdma_accept: %m");
     zc_cm_set_rnr_timer(qp->id->qp);

@@ -1,12 +1,13 @@
-/* The public face of libzcrdma: everything a program needs to measure, to serve a region, or to post. */
+/* The public face of libzcrdma: everything a program needs to connect, to serve a region, to post and to poll. What measures
+ * (measure.h) is for zcrdmad. */
 #ifndef ZC_H
 #define ZC_H
 
 #include "auth.h"
+#include "conn_param.h"
 #include "connection.h"
 #include "counters.h"
 #include "device.h"
-#include "measure.h"
 #include "memory.h"
 #include "network.h"
 #include "pattern.h"
