@@ -57,6 +57,7 @@ struct zc_trial {
 struct zc_cell {
     struct zc_run_options options;  /* complete and checked, but for the windows */
     bool added;                     /* not asked for: bisection of a crossover */
+    bool contested;                 /* could not be told from its rival: wants all trials there are; the engine's */
     struct zc_error error;          /* why it has no (more) trials; kind ZC_ERR_NONE: it has */
     uint64_t inflight, registrations_per_s;     /* of the last trial; 0 unknown */
     struct zc_phases phases;        /* of the first trial */

@@ -340,7 +340,9 @@ static bool bisect_crossings(struct sweeper *sweeper)
     return false;
 }
 
-/* Another trial for both contenders at each size that they cannot be told apart at. False: nothing is left that more trials decide. */
+/* Another trial for both contenders at each size that they could not be told apart at. Such a pair goes on until it is known as well as
+ * asked, or has all its trials, whatever comes out meanwhile: stopping when a difference shows would find one where there is none.
+ * False: nothing is left that more trials decide. */
 static bool settle_contests(struct sweeper *sweeper)
 {
     struct zc_sweep *const sweep = sweeper->sweep;
@@ -356,10 +358,12 @@ static bool settle_contests(struct sweeper *sweeper)
             const struct zc_cell *const best = zc_sweep_best(sweep, both[i], size, ZC_METRIC_THROUGHPUT);
             cells[i] = best ? &sweep->cells[best - sweep->cells] : NULL;
         }
-        if (!cells[0] || !cells[1] || zc_estimate_compare(&cells[0]->estimates[0], &cells[1]->estimates[0]) != 0)
+        if (!cells[0] || !cells[1])
             continue;
+        if (zc_estimate_compare(&cells[0]->estimates[0], &cells[1]->estimates[0]) == 0)
+            cells[0]->contested = cells[1]->contested = true;
         for (int i = 0; i < 2; i++) {
-            if (cells[i]->trial_count == ZC_SWEEP_TRIALS_MAX || precise(sweeper, cells[i]) || cells[i]->error.kind != ZC_ERR_NONE)
+            if (!cells[i]->contested || cells[i]->trial_count == ZC_SWEEP_TRIALS_MAX || precise(sweeper, cells[i]) || cells[i]->error.kind != ZC_ERR_NONE)
                 continue;
             run_trial(sweeper, cells[i]);
             any = true;

@@ -60,7 +60,7 @@ def test_sizes_beyond_the_region(start, check):
 
 
 def test_interrupted_and_resumed(daemon, check):
-    process = daemon.popen("--json", "sweep", *QUICK, "--budget", "60s", "--trials", "24")
+    process = daemon.popen("--json", "sweep", *QUICK, "--budget", "14s", "--trials", "24")
     harness.wait_until(lambda: any(r["elapsed_s"] > 0.5 for r in daemon.call("run.list")["runs"]), "half a second of trials")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
