@@ -49,6 +49,7 @@ usage() {
 usage: sh bootstrap.sh COMMAND
 
   demo      build, measure copy_blocking against this machine itself, show the result
+  sweep     the same with all strategies over many sizes, in a minute: when to copy, when to register
   test      build with and without sanitizers, run every test, the ones in a virtual machine included
   build     install what building needs and build everything (preset release, in build/release)
   packages  print the packages that the commands above install
@@ -176,7 +177,7 @@ region_size() {
   if [ "$(id -u)" = 0 ] || [ "$limit" = unlimited ] || [ "$limit" -ge 524288 ]; then echo 256M; else echo "$((limit / 2))K"; fi
 }
 
-demo() {
+demo() { # ARGUMENTS of zcctl...
   state=$PWD/build/demo
   socket=$tmp/control.sock
   mkdir -p "$state"
@@ -189,9 +190,8 @@ demo() {
   }
   say "the device, an active RDMA port if there is one and otherwise the software device:"
   build/release/ctl/zcctl --socket "$socket" devices
-  set -- run --strategy copy_blocking --peer self --size 1M --warmup 1 --measure 3
   say "zcctl $*"
-  build/release/ctl/zcctl --socket "$socket" "$@" || die "the run failed"
+  build/release/ctl/zcctl --socket "$socket" "$@" || die "the $1 failed"
   stop_daemon || die "zcrdmad ended with status $?"
   say "results stay in build/demo; everything else is gone"
 }
@@ -233,7 +233,13 @@ case ${1-help} in
   demo)
     need build
     build release zcrdmad zcctl zcsoft
-    demo
+    demo run --strategy copy_blocking --peer self --size 1M --warmup 1 --measure 3
+    say "to see copying and registering compared, in one minute: sh bootstrap.sh sweep"
+    ;;
+  sweep)
+    need build
+    build release zcrdmad zcctl zcsoft
+    demo sweep --peer self --strategy all --size 4K..16M --footprint 64M --budget 1m
     ;;
   test)
     if [ "$(uname -m)" = x86_64 ]; then need build test lab; else need build test; fi
