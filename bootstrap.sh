@@ -20,6 +20,7 @@ build libev-dev          header:ev.h            libev-devel
 build libjansson-dev     pc:jansson             jansson-devel
 build libhwloc-dev       pc:hwloc               hwloc-devel
 build libinih-dev        pc:inih                inih-devel
+build libbsd-dev         header:bsd/sys/tree.h  libbsd-devel
 build libsystemd-dev     pc:libsystemd          systemd-devel
 build libsodium-dev      pc:libsodium           libsodium-devel
 build libcmocka-dev      pc:cmocka              libcmocka-devel

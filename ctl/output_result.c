@@ -190,6 +190,19 @@ static void print_phases(FILE *out, const json_t *doc)
     }
 }
 
+static void print_cache(FILE *out, const json_t *cost)
+{
+    const double hits = number_at(cost, "cache_hits"), misses = number_at(cost, "cache_misses");
+
+    if (isnan(hits))
+        return;
+    print_label(out, "cache");
+    fprintf(out, "%s, %s miss%s", format_plural(hits, "hit").s, format_count(misses).s, misses == 1 ? "" : "es");
+    if (hits + misses > 0)
+        fprintf(out, " (%s %% hits)", format_number(100 * hits / (hits + misses)).s);
+    fprintf(out, ", %s\n", format_plural(number_at(cost, "cache_evictions"), "eviction").s);
+}
+
 static void print_cost(FILE *out, const json_t *doc)
 {
     const json_t *c = json_object_get(doc, "cost");
@@ -215,6 +228,7 @@ static void print_cost(FILE *out, const json_t *doc)
     }
     fprintf(out, "%s, %s in the measured window\n", format_plural(number_at(c, "registrations"), "memory registration").s,
             format_plural(number_at(c, "allocations"), "allocator call").s);
+    print_cache(out, c);
 }
 
 /* Of what is on by a word of the user or the device only. */

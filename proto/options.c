@@ -32,13 +32,17 @@ const char *const zc_pages_names[] = {
 #define COPY_STRATEGIES (STRATEGY(ZC_COPY_BLOCKING) | STRATEGY(ZC_COPY_NON_BLOCKING) | STRATEGY(ZC_COPY_ASYNC))
 #define PIPELINE_STRATEGIES (STRATEGY(ZC_PIPELINE_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_ASYNC))
 #define IDEAL_STRATEGIES (STRATEGY(ZC_IDEAL_BLOCKING) | STRATEGY(ZC_IDEAL_NON_BLOCKING))
+#define CACHED_STRATEGIES (STRATEGY(ZC_CACHED_BLOCKING) | STRATEGY(ZC_CACHED_NON_BLOCKING) | STRATEGY(ZC_CACHED_ASYNC))
 #define ODP_STRATEGIES (STRATEGY(ZC_ODP_BLOCKING) | STRATEGY(ZC_ODP_NON_BLOCKING) | STRATEGY(ZC_ODP_ASYNC))
 #define HYBRID_STRATEGIES (STRATEGY(ZC_HYBRID_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING) | STRATEGY(ZC_HYBRID_ASYNC))
 #define STAGING_STRATEGIES (COPY_STRATEGIES | HYBRID_STRATEGIES)
-#define ASYNC_POOLS (STRATEGY(ZC_COPY_ASYNC) | STRATEGY(ZC_NAIVE_ASYNC) | STRATEGY(ZC_PIPELINE_ASYNC) | STRATEGY(ZC_HYBRID_ASYNC))
+#define ASYNC_POOLS \
+    (STRATEGY(ZC_COPY_ASYNC) | STRATEGY(ZC_NAIVE_ASYNC) | STRATEGY(ZC_PIPELINE_ASYNC) | STRATEGY(ZC_CACHED_ASYNC) | \
+     STRATEGY(ZC_HYBRID_ASYNC))
 #define ASYNC_STRATEGIES (ASYNC_POOLS | STRATEGY(ZC_ODP_ASYNC))
 #define COPYING_THREADS (STRATEGY(ZC_COPY_NON_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING))
-#define REGISTERING_THREADS (STRATEGY(ZC_NAIVE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING))
+#define DEREGISTERING_THREADS (STRATEGY(ZC_NAIVE_NON_BLOCKING) | STRATEGY(ZC_PIPELINE_NON_BLOCKING) | STRATEGY(ZC_HYBRID_NON_BLOCKING))
+#define REGISTERING_THREADS (DEREGISTERING_THREADS | STRATEGY(ZC_CACHED_NON_BLOCKING))
 #define EVERY_STRATEGY ((UINT32_C(1) << ZC_STRATEGY_COUNT) - 1)
 
 static const struct zc_option table[] = {
@@ -72,8 +76,10 @@ static const struct zc_option table[] = {
       .max = 65536, .strategies = STAGING_STRATEGIES, .help = "slots of staging memory; 0 is as many as are useful" },
     { .name = "chunk_size", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(chunk_size_bytes), .default_text = "2M",
       .other_default = "512K", .others = IDEAL_STRATEGIES | ODP_STRATEGIES, .others_name = "ideal and odp", .min = 1, .max = GIB,
-      .strategies = PIPELINE_STRATEGIES | IDEAL_STRATEGIES | ODP_STRATEGIES | HYBRID_STRATEGIES,
+      .strategies = PIPELINE_STRATEGIES | CACHED_STRATEGIES | ODP_STRATEGIES | HYBRID_STRATEGIES | IDEAL_STRATEGIES,
       .help = "chunk of what lands in the user's buffer: one READ" },
+    { .name = "cache_max", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(cache_max_bytes), .default_text = "1G",
+      .min = 1, .max = TIB, .strategies = CACHED_STRATEGIES, .help = "memory that the registration cache keeps registered at most" },
     { .name = "threshold", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(threshold_bytes), .default_text = "256K",
       .min = 0, .max = TIB, .strategies = HYBRID_STRATEGIES, .help = "smaller requests are copied, others registered" },
     { .name = "concurrency", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency), .default_text = "1",
@@ -82,7 +88,7 @@ static const struct zc_option table[] = {
     { .name = "concurrency_reg", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency_reg), .default_text = "1",
       .min = 1, .max = 64, .strategies = REGISTERING_THREADS, .help = "threads that register" },
     { .name = "concurrency_dereg", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency_dereg),
-      .default_text = "1", .min = 1, .max = 64, .strategies = REGISTERING_THREADS, .help = "threads that deregister" },
+      .default_text = "1", .min = 1, .max = 64, .strategies = DEREGISTERING_THREADS, .help = "threads that deregister" },
     { .name = "qps", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(qps), .default_text = "1", .min = 1, .max = 64,
       .strategies = ZC_ALL_STRATEGIES, .help = "queue pairs that the chunks are spread over" },
     { .name = "validate", .metavar = "none|first|all", .type = ZC_OPTION_CHOICE, .field = FIELD(validate),

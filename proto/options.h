@@ -33,7 +33,8 @@ struct zc_run_options {
     uint64_t operations_max;      /* requests in flight at most */
     uint64_t mr_size_bytes;       /* chunk of the copy strategies */
     uint64_t mr_count;            /* slots of staging memory of that size; 0: as many as the engine finds useful */
-    uint64_t chunk_size_bytes;    /* chunk of the pipeline, ideal, odp and hybrid strategies */
+    uint64_t chunk_size_bytes;    /* chunk of all but the copy and naive strategies */
+    uint64_t cache_max_bytes;     /* cached strategies: registered memory that is kept at most */
     uint64_t threshold_bytes;     /* hybrid strategies: requests of fewer bytes are copied, the others registered */
     uint64_t pieces;              /* that a request is scattered over; 0 is 1 */
     uint64_t concurrency;         /* threads that copy; with async all of the pool */

@@ -51,6 +51,7 @@ void zc_result_init(struct zc_result *result)
     result->available = result->reclaimed = unmeasured_latency;
     result->cost.device_cpu_ns = result->cost.registrations = ZC_UNMEASURED;
     result->cost.allocations = result->cost.registering_allocations = ZC_UNMEASURED;
+    result->cost.cache_hits = result->cost.cache_misses = result->cost.cache_evictions = ZC_UNMEASURED;
     result->phases.register_ns = result->phases.post_ns = result->phases.wait_ns = NAN;
     result->phases.copy_ns = result->phases.deregister_ns = NAN;
     result->phases.discard_ns = result->phases.consume_ns = NAN;

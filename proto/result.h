@@ -40,6 +40,7 @@ struct zc_cost {
     uint64_t registrations;     /* ibv_reg_mr calls for requests in the throughput (or else latency) window */
     uint64_t allocations;       /* allocator calls of the run's threads in that window; ZC_UNMEASURED if not counted */
     uint64_t registering_allocations;   /* and those within ibv_reg_mr and ibv_dereg_mr, which are not among them */
+    uint64_t cache_hits, cache_misses, cache_evictions;     /* of a registration cache in that window; ZC_UNMEASURED: none */
 };
 
 /* Mean nanoseconds a request, from a pass of its own in which every stage is timed. NAN: not measured or no such stage. */

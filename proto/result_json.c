@@ -193,7 +193,7 @@ static json_t *cost_to_json(const struct zc_cost *c)
     double device_s = device_cpu_ns == ZC_UNMEASURED ? NAN : (double)device_cpu_ns / 1e9;
     double moved_gib = c->measured && c->bytes > 0 ? gib(c->bytes) : NAN;
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "cpu_s_per_gib", zc_json_real(cpu_s / moved_gib),
         "cpu_user_ns", zc_json_count(c->cpu_user_ns | none),
         "cpu_system_ns", zc_json_count(c->cpu_system_ns | none),
@@ -205,6 +205,9 @@ static json_t *cost_to_json(const struct zc_cost *c)
         "registrations", zc_json_count(c->registrations),
         "allocations", zc_json_count(c->allocations),
         "registering_allocations", zc_json_count(c->registering_allocations),
+        "cache_hits", zc_json_count(c->cache_hits),
+        "cache_misses", zc_json_count(c->cache_misses),
+        "cache_evictions", zc_json_count(c->cache_evictions),
         "wait", zc_json_text(c->measured ? "event" : ""));
 }
 

@@ -61,6 +61,21 @@ const struct zc_strategy_info zc_strategy_infos[ZC_STRATEGY_COUNT] = {
         .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
         .shows = "the ceiling with many requests in flight: no copy, no registration",
     },
+    [ZC_CACHED_BLOCKING] = {
+        .name = "cached_blocking", .memory = ZC_MEMORY_CACHED,
+        .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "what is left of the registration where buffers come back and a cache knows them",
+    },
+    [ZC_CACHED_NON_BLOCKING] = {
+        .name = "cached_non_blocking", .memory = ZC_MEMORY_CACHED,
+        .execution = ZC_EXECUTION_NON_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "the same with many requests in flight; threads register what the cache does not know",
+    },
+    [ZC_CACHED_ASYNC] = {
+        .name = "cached_async", .memory = ZC_MEMORY_CACHED,
+        .execution = ZC_EXECUTION_ASYNC, .chunking = ZC_CHUNK_CHUNK_SIZE,
+        .shows = "a registration cache in a program that sleeps for events and has a pool for its misses",
+    },
     [ZC_ODP_BLOCKING] = {
         .name = "odp_blocking", .memory = ZC_MEMORY_ODP,
         .execution = ZC_EXECUTION_BLOCKING, .chunking = ZC_CHUNK_CHUNK_SIZE,
@@ -106,6 +121,9 @@ const char *const zc_strategy_names[] = {
     NAME(ZC_PIPELINE_ASYNC, "pipeline_async"),
     NAME(ZC_IDEAL_BLOCKING, "ideal_blocking"),
     NAME(ZC_IDEAL_NON_BLOCKING, "ideal_non_blocking"),
+    NAME(ZC_CACHED_BLOCKING, "cached_blocking"),
+    NAME(ZC_CACHED_NON_BLOCKING, "cached_non_blocking"),
+    NAME(ZC_CACHED_ASYNC, "cached_async"),
     NAME(ZC_ODP_BLOCKING, "odp_blocking"),
     NAME(ZC_ODP_NON_BLOCKING, "odp_non_blocking"),
     NAME(ZC_ODP_ASYNC, "odp_async"),
@@ -116,7 +134,8 @@ const char *const zc_strategy_names[] = {
 };
 const char *const zc_memory_names[] = {
     NAME(ZC_MEMORY_STAGING, "staging"), NAME(ZC_MEMORY_REGISTER, "register"),
-    NAME(ZC_MEMORY_PREREGISTERED, "preregistered"), NAME(ZC_MEMORY_ODP, "odp"), NAME(ZC_MEMORY_HYBRID, "hybrid"), NULL,
+    NAME(ZC_MEMORY_PREREGISTERED, "preregistered"), NAME(ZC_MEMORY_CACHED, "cached"),
+    NAME(ZC_MEMORY_ODP, "odp"), NAME(ZC_MEMORY_HYBRID, "hybrid"), NULL,
 };
 const char *const zc_execution_names[] = {
     NAME(ZC_EXECUTION_BLOCKING, "blocking"), NAME(ZC_EXECUTION_NON_BLOCKING, "non_blocking"),

@@ -17,6 +17,9 @@ enum zc_strategy_id {
     ZC_PIPELINE_ASYNC,
     ZC_IDEAL_BLOCKING,
     ZC_IDEAL_NON_BLOCKING,
+    ZC_CACHED_BLOCKING,
+    ZC_CACHED_NON_BLOCKING,
+    ZC_CACHED_ASYNC,
     ZC_ODP_BLOCKING,
     ZC_ODP_NON_BLOCKING,
     ZC_ODP_ASYNC,
@@ -31,6 +34,7 @@ enum zc_memory_kind {
     ZC_MEMORY_STAGING,          /* READ into memory registered once, then copy */
     ZC_MEMORY_REGISTER,         /* register the user's buffer, READ, deregister */
     ZC_MEMORY_PREREGISTERED,    /* READ into the user's buffer, registered once and for all */
+    ZC_MEMORY_CACHED,           /* register at the first use, and keep the registration in a cache */
     ZC_MEMORY_ODP,              /* the same without pinning: the device faults pages in on demand (IBV_ACCESS_ON_DEMAND) */
     ZC_MEMORY_HYBRID,           /* staging for requests below options.threshold, register for the others */
 };

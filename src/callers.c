@@ -211,6 +211,9 @@ static void merge_cost(struct zc_cost *into, const struct zc_cost *from)
     add(&into->registrations, from->registrations);
     add(&into->allocations, from->allocations);
     add(&into->registering_allocations, from->registering_allocations);
+    add(&into->cache_hits, from->cache_hits);
+    add(&into->cache_misses, from->cache_misses);
+    add(&into->cache_evictions, from->cache_evictions);
 }
 
 static double mean(double a, uint64_t a_count, double b, uint64_t b_count)

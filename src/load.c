@@ -70,10 +70,14 @@ static void own_phase_ends(struct zc_load *load, uint64_t began_ns, uint64_t *su
     zc_pipeline_skip_ns(load->pipeline, took_ns);
 }
 
-/* What an allocator would hand out: pages that nobody has touched. The mapping, its node and its kind of pages stay. */
+/* What an allocator would hand out: pages that nobody has touched. The mapping, its node and its kind of pages stay. A cached
+ * registration of the old pages ends here; its time counts as part of the discarding that wants it. */
 static int discard(struct zc_load *load, uint8_t *buffer)
 {
     const uint64_t began_ns = own_phase_begins(load);
+    const int rc = zc_pipeline_forget(load->pipeline, buffer, load->buffer_stride_bytes);
+    if (rc < 0)
+        return rc;
     if (madvise(buffer, load->buffer_stride_bytes, MADV_DONTNEED) != 0)
         return -errno;
     own_phase_ends(load, began_ns, &load->discard_ns);

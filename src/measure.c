@@ -151,6 +151,7 @@ static int create_pipeline(struct zc_run *run)
         .strategy = run->strategy, .options = &params->options, .depth = (uint32_t)run->result->terms.inflight,
         .device = params->device, .completion = run->completion, .connection = run->connection,
         .send_slots = run->send_slots, .user = &run->user, .least_bytes = params->options.size_bytes,
+        .cache_bytes = max_u64(params->options.cache_max_bytes / zc_callers_count(run->callers), 1),
         .mr_access = run->mr_access, .trace = run->trace, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
         .cancel = params->cancel, .thread_allocations = params->thread_allocations, .idle = zc_load_idle, .idle_arg = &run->load,
     };

@@ -148,6 +148,11 @@ static void count_calls(struct zc_run *run, const struct zc_pass *pass)
         return;
     zc_pipeline_use(run->pipeline, false, &use);
     cost->registrations = use.registrations - before->registrations;
+    if (use.caches) {
+        cost->cache_hits = use.cache_hits - before->cache_hits;
+        cost->cache_misses = use.cache_misses - before->cache_misses;
+        cost->cache_evictions = use.cache_evictions - before->cache_evictions;
+    }
     if (!run->params->thread_allocations)
         return;
     cost->registering_allocations = use.registering_allocations - before->registering_allocations;

@@ -224,7 +224,8 @@ int zc_pipeline_fail(struct zc_pipeline *pipeline, enum zc_error_kind kind, int 
 int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_wc *wc);
 
 /* The rows' parts. */
-extern const struct zc_memory_ops zc_memory_staging, zc_memory_register, zc_memory_preregistered, zc_memory_odp, zc_memory_hybrid;
+extern const struct zc_memory_ops zc_memory_staging, zc_memory_register, zc_memory_preregistered, zc_memory_odp, zc_memory_hybrid,
+    zc_memory_cached;
 extern const struct zc_execution_ops zc_execution_blocking, zc_execution_non_blocking, zc_execution_async;
 
 #endif

@@ -49,7 +49,7 @@ uint32_t zc_run_threads_max(const struct zc_run_options *options)
         return 1;
     if (strategy->execution == ZC_EXECUTION_ASYNC || copies)
         return 1 + (uint32_t)options->concurrency;
-    return 1 + (uint32_t)(options->concurrency_reg + options->concurrency_dereg);
+    return 1 + (uint32_t)(options->concurrency_reg + (strategy->memory == ZC_MEMORY_CACHED ? 0 : options->concurrency_dereg));
 }
 
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options)

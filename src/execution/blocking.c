@@ -15,11 +15,13 @@ static int fill(struct zc_pipeline *pipeline)
     struct zc_chunk *chunk;
     zc_pipeline_append(pipeline);
     while (pipeline->ready.count == 0 && may_start(pipeline) && (chunk = zc_pipeline_next_cut(pipeline))) {
-        int rc = slow ? zc_pipeline_post(pipeline) : 0;
-        if (rc == 0)
-            rc = zc_pipeline_prepare(pipeline, chunk);
-        if (rc < 0)
-            return rc;
+        if (!zc_pipeline_prepare_ready(pipeline, chunk)) {
+            int rc = slow ? zc_pipeline_post(pipeline) : 0;
+            if (rc == 0)
+                rc = zc_pipeline_prepare(pipeline, chunk);
+            if (rc < 0)
+                return rc;
+        }
         zc_pipeline_append(pipeline);
     }
     return zc_pipeline_post(pipeline);

@@ -22,6 +22,9 @@ STRATEGIES = {  # what it is made of, and options that only such a strategy take
     "pipeline_async": ("register", ("--chunk-size", "30000", "--concurrency", "2")),
     "ideal_blocking": ("preregistered", ("--chunk-size", "30000")),
     "ideal_non_blocking": ("preregistered", ("--chunk-size", "30000")),
+    "cached_blocking": ("cached", ("--chunk-size", "30000", "--cache-max", "1M")),
+    "cached_non_blocking": ("cached", ("--chunk-size", "30000", "--cache-max", "1M", "--concurrency-reg", "2")),
+    "cached_async": ("cached", ("--chunk-size", "30000", "--cache-max", "1M", "--concurrency", "2")),
     "odp_blocking": ("odp", ("--chunk-size", "30000")),
     "odp_non_blocking": ("odp", ("--chunk-size", "30000")),
     "odp_async": ("odp", ("--chunk-size", "30000")),
@@ -70,11 +73,33 @@ def test_every_byte(daemon, check_schema, strategy):
         assert document["terms"]["inflight"] == (1 if one else min(depth, (64 << 20) // (-(-size // 4096) * 4096)))
         phases = document["phases"]
         assert (phases["copy_ns"] is not None) == (part == "staging")
-        assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (part == "register")
-        assert (document["cost"]["registrations"] > 0) == (part == "register")
+        assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (part in ("register", "cached"))
+        cost = document["cost"]
+        assert part == "cached" or (cost["registrations"] > 0) == (part == "register")
+        assert (cost["cache_hits"] is not None) == (cost["cache_misses"] is not None) == (part == "cached")
+        assert part != "cached" or (cost["cache_misses"] == cost["registrations"] and cost["cache_hits"] + cost["cache_misses"] > 0)
         assert document["cost"]["allocations"] == 0
         assert document["cost"]["cpu_s_per_gib"] > 0
     daemon.wait_objects(before)
+
+
+@pytest.mark.parametrize("strategy", ("cached_blocking", "cached_non_blocking", "cached_async"))
+def test_cache(daemon, strategy):
+    """Buffers that come back are known; where not all of them fit, the oldest go, and cycling through them knows none; nor does it
+    know pages that were given back meanwhile."""
+    before = daemon.objects()
+    options = (*MEASURE, "--warmup", "0.4", "--size", "64K", "--chunk-size", "64K", "--skip-latency", "--operations-max", "4", "--validate",
+               "all")
+    for extra, known in (((), True), (("--cache-max", "512K"), False), (("--buffers", "fresh"), False)):
+        document = run(daemon, strategy, *options, "--footprint", "1M", *extra)
+        cost = document["cost"]
+        assert document["validation"]["state"] == "passed"
+        assert (cost["cache_hits"] > 0) == known == (cost["cache_misses"] == 0)
+        assert (cost["cache_evictions"] > 0) == ("--cache-max" in extra)
+        assert cost["allocations"] == 0
+    daemon.wait_objects(before)
+    shown = daemon.zcctl("results", "show", document["id"]).stdout
+    assert "cache       0 hits, " in shown and "(0 % hits), 0 evictions" in shown
 
 
 def test_device_without_odp(daemon):

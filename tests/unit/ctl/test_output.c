@@ -24,7 +24,8 @@ static void fill_measured(struct zc_result *r)
         r->throughput.series_bytes[i] = i == 10 ? 1 : (550 + i) << 20;
     r->cost = (struct zc_cost){ .measured = true, .bytes = UINT64_C(1) << 30, .requests = 1024, .duration_ns = 1000000000,
                                 .cpu_user_ns = 210000000, .cpu_system_ns = 102000000, .device_cpu_ns = 201000000,
-                                .registrations = 0, .allocations = 0 };
+                                .registrations = 0, .allocations = 0, .cache_hits = ZC_UNMEASURED, .cache_misses = ZC_UNMEASURED,
+                                .cache_evictions = ZC_UNMEASURED };
     r->phases = (struct zc_phases){ .requests = 200, .register_ns = NAN, .post_ns = 850, .wait_ns = 130000, .copy_ns = 41200,
                                     .deregister_ns = NAN, .discard_ns = NAN, .consume_ns = NAN };
     r->validation = (struct zc_validation){ .mode = ZC_VALIDATE_FIRST, .requests = 1, .bytes = 1 << 20 };
@@ -199,6 +200,9 @@ static void test_hardware_result(void **state)
     result.environment.device.kind = ZC_DEVICE_HARDWARE;
     result.environment.device.rate_gbit_per_s = 100;
     result.cost.device_cpu_ns = ZC_UNMEASURED;
+    result.cost.cache_hits = 990;
+    result.cost.cache_misses = 10;
+    result.cost.cache_evictions = 1;
     result.config.skip_latency = result.config.skip_validation = true;
     result.available.count = result.reclaimed.count = 0;
     result.validation = (struct zc_validation){ .mode = ZC_VALIDATE_NONE };

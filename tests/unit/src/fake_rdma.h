@@ -175,8 +175,8 @@ static void fake_reset(void)
     filled = true;
 }
 
-static struct zc_completion *fake_completion(void) { return (struct zc_completion *)&fake.cq; }
-static struct zc_connection *fake_connection(void) { return (struct zc_connection *)&fake; }
+static inline struct zc_completion *fake_completion(void) { return (struct zc_completion *)&fake.cq; }
+static inline struct zc_connection *fake_connection(void) { return (struct zc_connection *)&fake; }
 
 /* completion.h */
 int zc_completion_create_family(const struct zc_device *device, int cqe, enum zc_family family, struct zc_completion **completion,

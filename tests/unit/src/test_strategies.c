@@ -140,7 +140,9 @@ static void check_use(struct zc_pipeline *pipeline, uint64_t requests)
     struct zc_terms terms;
     zc_pipeline_terms(pipeline, &terms);
     zc_pipeline_use(pipeline, true, &use);
-    assert_int_equal(use.registrations, registers() ? requests * terms.chunks : 0);
+    const bool caches = zc_strategy_infos[options.strategy].memory == ZC_MEMORY_CACHED;
+    assert_int_equal(use.registrations + use.cache_hits, registers() ? requests * terms.chunks : 0);
+    assert_int_equal(use.cache_misses, caches ? use.registrations : 0);
     assert_int_equal(use.allocations, 0);
     assert_int_equal(count_threads(), idle_threads + terms.threads);
 }
@@ -244,8 +246,9 @@ static void test_threads_register(void **state)
         assert_int_equal(blocking ? in_others : in_caller, 0);
         struct zc_terms terms;
         zc_pipeline_terms(pipeline, &terms);
-        assert_int_equal(terms.threads, blocking ? 0 : row->info->execution == ZC_EXECUTION_ASYNC ? 2 : 4);
-        assert_int_equal(fake.deregisters, fake.registers);
+        const bool two_pools = row->info->execution == ZC_EXECUTION_NON_BLOCKING && row->memory->deregisters;
+        assert_int_equal(terms.threads, blocking ? 0 : two_pools ? 4 : 2);
+        assert_int_equal(fake.mrs, row->memory->deregisters ? 0 : fake.registers);
         unmake(pipeline);
     }
 }
@@ -268,7 +271,7 @@ static void test_failures_of_every_strategy(void **state)
     (void)state;
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
         for (int wait = ZC_WAIT_POLL; wait <= ZC_WAIT_EVENT; wait++) {
-#define CASE_OF(setting) (prepare(strategy), options.wait = wait, setting)
+#define CASE_OF(setting) (prepare(strategy), options.wait = wait, options.cache_max_bytes = 1, setting)
             CASE_OF(fake.fail_at = 20), fake.fail_status = IBV_WC_REM_ACCESS_ERR;
             expect_failure(strategy, -EIO, ZC_ERR_PEER, "remote access error");
             CASE_OF(fake.fail_at = 20), fake.fail_status = IBV_WC_WR_FLUSH_ERR, fake.peer_gone = true;
@@ -305,6 +308,7 @@ static void test_cancel_of_every_strategy(void **state)
         if (!registers())
             continue;
         prepare(strategy);
+        options.cache_max_bytes = 1;
         fake.registering = cancel_now;
         expect_failure(strategy, -ECANCELED, ZC_ERR_CANCELLED, "cancelled");
     }
