@@ -115,12 +115,47 @@ static inline bool raw_completion(struct raw_peer *peer, struct ibv_wc *wc, unsi
     }
 }
 
+/* Any message into `bytes`: how long it is, 0 if none came within the time. */
+static inline uint32_t raw_hear(struct raw_peer *peer, void *bytes, size_t size, unsigned timeout_ms)
+{
+    struct ibv_wc wc;
+    do
+        if (!raw_completion(peer, &wc, timeout_ms))
+            return 0;
+    while (wc.wr_id != 99);
+    if (wc.status != IBV_WC_SUCCESS)
+        return 0;
+    uint8_t *received = (uint8_t *)peer->buffer.address + RAW_HALF;
+    memcpy(bytes, received, wc.byte_len < size ? wc.byte_len : size);
+    struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)received, .length = RAW_HALF, .lkey = peer->mr->lkey};
+    struct ibv_recv_wr wr;
+    zc_wr_recv(&wr, 99, &sge, 1);
+    zc_post_recv(peer->id->qp, &wr, NULL, NULL);
+    return wc.byte_len;
+}
+
+/* REJECTED stands for DISCONNECTED where the responder ended the session before the CM's last message (RTU) had reached it. */
+static inline void raw_expect_end(struct raw_peer *peer)
+{
+    if (!raw_event(peer, 5000) || (peer->event.type != RDMA_CM_EVENT_DISCONNECTED && peer->event.type != RDMA_CM_EVENT_REJECTED))
+        fail_msg("not disconnected: %s", rdma_event_str(peer->event.type));
+    raw_close(peer);
+}
+
 static inline struct zc_peer_request raw_hello_request(uint64_t session, uint16_t qp_index, uint16_t qp_count)
 {
     struct zc_peer_request request = {.magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .session = session, .qp_index = qp_index,
                                       .qp_count = qp_count};
     zc_peer_request_swap(&request);
     return request;
+}
+
+/* Connected as QP `qp_index` of that session. */
+static inline void raw_connect(struct fixture *f, struct raw_peer *peer, uint64_t session, uint16_t qp_index, uint16_t qp_count)
+{
+    struct zc_peer_request request = raw_hello_request(session, qp_index, qp_count);
+    raw_request(f, peer, &request, sizeof(request));
+    raw_expect(peer, RDMA_CM_EVENT_ESTABLISHED, 5000);
 }
 
 static inline struct zc_peer_message raw_message(uint64_t session, uint16_t type)

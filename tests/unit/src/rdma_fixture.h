@@ -32,11 +32,15 @@ struct fixture {
     pthread_t thread;
     int stop_fd;
     pthread_mutex_t lock;       /* the responder has one owner at a time */
+    const struct zc_key *key;   /* what readers know */
+    atomic_uint warnings;       /* that the responder logged */
 };
 
 static inline void fixture_log(void *arg, enum zc_log_level level, const char *message)
 {
-    (void)arg;
+    struct fixture *f = arg;
+    if (level == ZC_LOG_WARNING)
+        f->warnings++;
     if (getenv("ZC_TEST_VERBOSE"))
         fprintf(stderr, "  responder[%d]: %s\n", level, message);
 }
@@ -55,11 +59,17 @@ static inline void *fixture_thread(void *arg)
     return NULL;
 }
 
-static inline void fixture_responder_start(struct fixture *f, uint32_t max_sessions, uint32_t hello_timeout_ms)
+/* What is 0 in `params` gets a value that disturbs no test. */
+static inline void fixture_responder_start_with(struct fixture *f, struct zc_responder_params params)
 {
     struct zc_error err = {0};
-    struct zc_responder_params params = {.device = f->device, .region = f->region, .max_sessions = max_sessions,
-                                         .max_qps_per_session = 8, .hello_timeout_ms = hello_timeout_ms, .log = fixture_log};
+    params.device = f->device;
+    params.region = f->region;
+    params.max_sessions = params.max_sessions ? params.max_sessions : 16;
+    params.max_qps_per_session = 8;
+    params.hello_timeout_ms = params.hello_timeout_ms ? params.hello_timeout_ms : 2000;
+    params.log = fixture_log;
+    params.log_arg = f;
     int rc = zc_responder_create(&params, &f->responder, &err);
     if (rc)
         fail_msg("responder: %s", err.message);
@@ -68,6 +78,11 @@ static inline void fixture_responder_start(struct fixture *f, uint32_t max_sessi
     f->stop_fd = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&f->lock, NULL);
     pthread_create(&f->thread, NULL, fixture_thread, f);
+}
+
+static inline void fixture_responder_start(struct fixture *f, uint32_t max_sessions, uint32_t hello_timeout_ms)
+{
+    fixture_responder_start_with(f, (struct zc_responder_params){.max_sessions = max_sessions, .hello_timeout_ms = hello_timeout_ms});
 }
 
 static inline void fixture_responder_stop(struct fixture *f)
@@ -175,7 +190,7 @@ static inline int reader_connect(struct fixture *f, const char *host, uint16_t p
     if (zc_completion_create(f->device, 256, &reader->completion, err))
         fail_msg("completion: %s", err->message);
     struct zc_connection_params params = {.host = host, .port = port, .qps = qps, .send_slots = 16, .timeout_ms = timeout_ms,
-                                          .cancel_fd = cancel_fd, .completion = reader->completion};
+                                          .cancel_fd = cancel_fd, .key = f->key, .completion = reader->completion};
     int rc = zc_connection_open(f->device, &params, &reader->connection, err);
     if (rc)
         zc_completion_destroy(reader->completion);

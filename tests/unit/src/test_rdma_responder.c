@@ -79,28 +79,13 @@ static void test_requests_that_are_rejected(void **state)
     assert_rejected(&request, sizeof(request), ZC_PEER_BAD_REQUEST);
 }
 
-static void connect_raw(struct raw_peer *peer, uint64_t session, uint16_t qp_index, uint16_t qp_count)
-{
-    struct zc_peer_request request = raw_hello_request(session, qp_index, qp_count);
-    raw_request(&fixture, peer, &request, sizeof(request));
-    raw_expect(peer, RDMA_CM_EVENT_ESTABLISHED, 5000);
-}
-
-/* REJECTED stands for DISCONNECTED where the responder ended the session before the CM's last message (RTU) had reached it. */
-static void assert_disconnected(struct raw_peer *peer)
-{
-    if (!raw_event(peer, 5000) || (peer->event.type != RDMA_CM_EVENT_DISCONNECTED && peer->event.type != RDMA_CM_EVENT_REJECTED))
-        fail_msg("not disconnected: %s", rdma_event_str(peer->event.type));
-    raw_close(peer);
-}
-
 static void test_no_hello(void **state)
 {
     (void)state;
     struct raw_peer peer;
     uint64_t timeouts = fixture_stats(&fixture).ended_timeout, started_ns = zc_now_ns();
-    connect_raw(&peer, 1, 0, 1);
-    assert_disconnected(&peer);
+    raw_connect(&fixture, &peer, 1, 0, 1);
+    raw_expect_end(&peer);
     assert_int_equal(fixture_stats(&fixture).ended_timeout, timeouts + 1);
     assert_true(zc_now_ns() - started_ns > UINT64_C(1500000000));
 }
@@ -110,7 +95,7 @@ static void test_same_qp_twice(void **state)
 {
     (void)state;
     struct raw_peer peer;
-    connect_raw(&peer, 2, 0, 2);
+    raw_connect(&fixture, &peer, 2, 0, 2);
     struct zc_peer_request request = raw_hello_request(2, 0, 2);
     assert_rejected(&request, sizeof(request), ZC_PEER_BAD_REQUEST);
     request = raw_hello_request(2, 1, 3);
@@ -123,9 +108,9 @@ static void assert_message_ends_session(const void *bytes, uint32_t length)
 {
     struct raw_peer peer;
     uint64_t errors = fixture_stats(&fixture).ended_error;
-    connect_raw(&peer, 3, 0, 1);
+    raw_connect(&fixture, &peer, 3, 0, 1);
     assert_int_equal(raw_send(&peer, bytes, length), 0);
-    assert_disconnected(&peer);
+    raw_expect_end(&peer);
     assert_int_equal(fixture_stats(&fixture).ended_error, errors + 1);
 }
 
@@ -159,7 +144,7 @@ static void test_hello_twice(void **state)
     struct zc_peer_message message = raw_message(5, ZC_PEER_HELLO);
     struct zc_peer_welcome welcome;
     uint64_t errors = fixture_stats(&fixture).ended_error;
-    connect_raw(&peer, 5, 0, 1);
+    raw_connect(&fixture, &peer, 5, 0, 1);
     assert_int_equal(raw_send(&peer, &message, sizeof(message)), 0);
     struct ibv_wc wc = {0};
     for (int i = 0; i < 2; i++) {   /* the send and the WELCOME, in either order */
@@ -171,7 +156,7 @@ static void test_hello_twice(void **state)
     assert_int_equal(welcome.type, ZC_PEER_WELCOME);
     assert_int_equal(welcome.region_size, FIXTURE_REGION);
     assert_int_equal(raw_send(&peer, &message, sizeof(message)), 0);
-    assert_disconnected(&peer);
+    raw_expect_end(&peer);
     assert_int_equal(fixture_stats(&fixture).ended_error, errors + 1);
 }
 
@@ -180,9 +165,9 @@ static void test_hello_before_all_qps(void **state)
     (void)state;
     struct raw_peer peer;
     struct zc_peer_message message = raw_message(6, ZC_PEER_HELLO);
-    connect_raw(&peer, 6, 0, 2);
+    raw_connect(&fixture, &peer, 6, 0, 2);
     assert_int_equal(raw_send(&peer, &message, sizeof(message)), 0);
-    assert_disconnected(&peer);
+    raw_expect_end(&peer);
 }
 
 static void test_message_on_another_qp(void **state)
@@ -190,11 +175,11 @@ static void test_message_on_another_qp(void **state)
     (void)state;
     struct raw_peer control, other;
     struct zc_peer_message message = raw_message(7, ZC_PEER_HELLO);
-    connect_raw(&control, 7, 0, 2);
-    connect_raw(&other, 7, 1, 2);
+    raw_connect(&fixture, &control, 7, 0, 2);
+    raw_connect(&fixture, &other, 7, 1, 2);
     assert_int_equal(raw_send(&other, &message, sizeof(message)), 0);
-    assert_disconnected(&other);
-    assert_disconnected(&control);      /* a session ends as a whole */
+    raw_expect_end(&other);
+    raw_expect_end(&control);      /* a session ends as a whole */
 }
 
 /* Nothing but reading is granted: WRITE and atomics at the region fail and end the writer's session. */
@@ -222,10 +207,10 @@ static void test_flood(void **state)
     (void)state;
     struct raw_peer peer;
     struct zc_peer_message message = raw_message(8, ZC_PEER_HELLO);
-    connect_raw(&peer, 8, 0, 1);
+    raw_connect(&fixture, &peer, 8, 0, 1);
     for (int i = 0; i < 8; i++)
         raw_send(&peer, &message, sizeof(message));
-    assert_disconnected(&peer);
+    raw_expect_end(&peer);
     struct reader reader;
     reader_open(&fixture, 1, &reader);
     reader_close(&reader);
