@@ -36,6 +36,9 @@ const struct command commands[] = {
     { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .ids = "session.list",
       .help = "sessions of peers that read here" },
     { .name = "devices", .run = cmd_devices, .operands = "", .help = "RDMA devices and their ports" },
+    { .name = "probe", .run = cmd_probe, .operands = "", .help = "what registering, copying, reading and setting up cost here",
+      .notes = "Takes a few seconds. Each figure is a median with the interval that holds it with at least 95 % confidence. Registering\n"
+               "is measured by size, kind of pages, touched before (warm) or not (cold), and threads that do it at once." },
     { .name = "doctor", .run = cmd_doctor, .operands = "", .help = "what would spoil a measurement, and what to do about it",
       .notes = "Looks at the host of zcrdmad for about a second; with --peer also at the path to a peer. Levels: bad - runs fail;\n"
                "warn - figures will be worse, or differ from time to time; note; unknown - the host does not tell; ok.\n"

@@ -71,6 +71,7 @@ int cmd_wait(struct context *context, const struct command *command, int argc, c
 int cmd_results(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_stats(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_sessions(struct context *context, const struct command *command, int argc, char **argv);
+int cmd_probe(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_doctor(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_strategies(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_devices(struct context *context, const struct command *command, int argc, char **argv);

@@ -121,7 +121,8 @@ static void on_started(struct follow *follow, json_t *answer)
 static bool measured_something(const json_t *document)
 {
     return json_is_number(member_at(document, "throughput.gib_per_s")) ||
-           json_is_number(member_at(document, "latency.available.count")) || json_array_size(member_at(document, "cells")) > 0;
+           json_is_number(member_at(document, "latency.available.count")) || json_array_size(member_at(document, "cells")) > 0 ||
+           json_array_size(member_at(document, "rows")) > 0;
 }
 
 static void print_result(const struct context *context, json_t *document, const char *path, bool done)

@@ -26,6 +26,8 @@ extern const struct output output_text, output_json;
 
 /* The table of several (output_comparison.c). */
 void output_comparison_text(FILE *out, json_t *documents);
+/* The tables of a probe (output_probe.c). */
+void output_probe_text(FILE *out, json_t *document);
 /* The doctor's findings (output_doctor.c). */
 void output_doctor_text(FILE *out, json_t *answer);
 /* The table of a result (output_result.c). */

@@ -5,7 +5,7 @@
 
 #include "format.h"
 
-enum { LEVEL = 9, ID = 17, WIDTH = 110 };
+enum { LEVEL = 9, ID = 17, WIDTH = 100 };
 
 static void print_finding(FILE *out, const json_t *row)
 {

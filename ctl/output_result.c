@@ -333,6 +333,10 @@ void output_result_text(FILE *out, json_t *document)
         output_sweep_text(out, document);
         return;
     }
+    if (strcmp(text_at(document, "kind"), "probe") == 0) {
+        output_probe_text(out, document);
+        return;
+    }
     clean_strings(document);
     print_header(out, document);
     print_error(out, document);

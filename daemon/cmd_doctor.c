@@ -24,11 +24,9 @@ struct doctor {
 struct examination {
     struct worker_job job;      /* first: the worker hands it back */
     struct call *call;          /* NULL: its client has gone */
-    const struct doctor *doctor;
-    const struct zc_device *device;
+    struct zc_probe_params ask; /* the peer, if one is named */
     struct zc_doctor_facts facts;
     char host[ZC_PEER_MAX];
-    uint16_t port;
     struct zc_finding findings[ZC_FINDINGS_MAX];
     size_t count;
 };
@@ -79,8 +77,7 @@ static void on_work(struct worker_job *job)
     struct examination *examination = (struct examination *)job;
     struct zc_doctor_peer *peer = &examination->facts.peer;
     if (*peer->name)
-        zc_doctor_ask_peer(examination->device, examination->host, examination->port, examination->doctor->cancel_fd,
-                           &examination->doctor->cancel, peer);
+        zc_doctor_ask_peer(&examination->ask, peer);
     examination->count = zc_doctor_check(&examination->facts, examination->findings);
 }
 
@@ -133,16 +130,16 @@ static int take_peer(const struct daemon *daemon, const json_t *params, struct e
     serving_self(daemon, &self);
     if (is_self && !*self.address)
         return zc_error_set(err, ZC_ERR_DEVICE, -EADDRNOTAVAIL, "peer", "peer self: the RDMA device has no IP address");
-    failed = is_self ? 0 : zc_peer_split(name, examination->host, &examination->port, err);
+    failed = is_self ? 0 : zc_peer_split(name, examination->host, &examination->ask.port, err);
     if (failed)
         return failed;
     if (is_self) {
         snprintf(examination->host, sizeof examination->host, "%s", self.address);
-        examination->port = self.port;
-    } else if (examination->port == 0) {
-        examination->port = ZC_DEFAULT_PORT;
+        examination->ask.port = self.port;
+    } else if (examination->ask.port == 0) {
+        examination->ask.port = ZC_DEFAULT_PORT;
     }
-    examination->facts.peer.self = examination->port == self.port && strcmp(examination->host, self.address) == 0;
+    examination->facts.peer.self = examination->ask.port == self.port && strcmp(examination->host, self.address) == 0;
     snprintf(examination->facts.peer.name, sizeof examination->facts.peer.name, "%s", name);
     return 0;
 }
@@ -173,8 +170,11 @@ int cmd_doctor(struct daemon *daemon, struct call *call, const json_t *params, j
     }
     examination->job = (struct worker_job){ .work = on_work, .done = on_done };
     examination->call = call;
-    examination->doctor = daemon->doctor;
-    examination->device = daemon->device;
+    examination->ask.device = daemon->device;
+    examination->ask.host = examination->host;
+    examination->ask.key = daemon->key;
+    examination->ask.cancel_fd = daemon->doctor->cancel_fd;
+    examination->ask.cancel = &daemon->doctor->cancel;
     call_on_gone(call, on_gone, examination);
     worker_submit(daemon->doctor->worker, &examination->job);
     return CMD_KEPT;

@@ -16,6 +16,7 @@ static const struct zc_estimate unmeasured = { .median = NAN, .low = NAN, .high 
 void zc_probe_init(struct zc_probe *probe)
 {
     memset(probe, 0, sizeof(*probe));
+    probe->owner_uid = ZC_UNMEASURED;
     probe->state = ZC_RUN_FAILED;
     zc_environment_init(&probe->environment);
     probe->fit.base_s = probe->fit.per_page_s = probe->fit.worst_residual = NAN;
@@ -70,17 +71,22 @@ static double pages_of(uint64_t size_bytes, uint64_t page_bytes)
     return (double)((size_bytes + page_bytes - 1) / page_bytes);
 }
 
-/* Least squares of (base + per_page * pages) / measured - 1, with neither below 0: a negative base would make small ones free. */
-static void solve(struct zc_probe_fit *fit, const double *pages, const double *measured, size_t count)
+static double off_by(const struct zc_probe_fit *fit, double pages, double measured)
+{
+    return fabs((fit->base_s + fit->per_page_s * pages) / measured - 1);
+}
+
+/* Weighted least squares of (base + per_page * pages) / measured - 1, with neither below 0: a negative base would make small ones free. */
+static void solve(struct zc_probe_fit *fit, const double *pages, const double *measured, const double *weights, size_t count)
 {
     double s = 0, sx = 0, sxx = 0, t = 0, tx = 0;
     for (size_t i = 0; i < count; i++) {
         const double u = 1 / measured[i], v = pages[i] / measured[i];
-        s += u * u;
-        sx += u * v;
-        sxx += v * v;
-        t += u;
-        tx += v;
+        s += weights[i] * u * u;
+        sx += weights[i] * u * v;
+        sxx += weights[i] * v * v;
+        t += weights[i] * u;
+        tx += weights[i] * v;
     }
     const double determinant = s * sxx - sx * sx;
     fit->base_s = (t * sxx - tx * sx) / determinant;
@@ -92,9 +98,25 @@ static void solve(struct zc_probe_fit *fit, const double *pages, const double *m
         fit->base_s = t / s;
         fit->per_page_s = 0;
     }
+}
+
+/* The sum of the relative residuals is least, not that of their squares: a size that a noisy moment has spoiled does not bend the line.
+ * By weighting again and again with what each was off. */
+static void draw_line(struct zc_probe_fit *fit, const double *pages, const double *measured, size_t count)
+{
+    enum { ROUNDS = 50 };
+    const double least = 1e-4;      /* off by less is not off */
+    double weights[ZC_PROBE_ROWS_MAX];
+    for (size_t i = 0; i < count; i++)
+        weights[i] = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        solve(fit, pages, measured, weights, count);
+        for (size_t i = 0; i < count; i++)
+            weights[i] = 1 / fmax(off_by(fit, pages[i], measured[i]), least);
+    }
     fit->worst_residual = 0;
     for (size_t i = 0; i < count; i++)
-        fit->worst_residual = fmax(fit->worst_residual, fabs((fit->base_s + fit->per_page_s * pages[i]) / measured[i] - 1));
+        fit->worst_residual = fmax(fit->worst_residual, off_by(fit, pages[i], measured[i]));
 }
 
 void zc_probe_fit_make(struct zc_probe *probe)
@@ -118,7 +140,7 @@ void zc_probe_fit_make(struct zc_probe *probe)
     }
     fit->sizes = (uint32_t)count;
     if (count >= 2)
-        solve(fit, pages, measured, count);
+        draw_line(fit, pages, measured, count);
 }
 
 double zc_probe_registration_s(const struct zc_probe *probe, uint64_t size_bytes)

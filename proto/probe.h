@@ -57,7 +57,9 @@ struct zc_probe_fit {
 
 struct zc_probe {
     bool made;                      /* zc_probe_run() has been through; false: everything is unmeasured */
-    char id[ZC_ID_MAX];
+    char id[ZC_ID_MAX];             /* this and the next two are the caller's: zc_probe_run() leaves them alone */
+    uint64_t owner_uid;             /* of the user who asked for it; ZC_UNMEASURED unknown */
+    char asked_peer[ZC_PEER_MAX];   /* as the user named it: "self"; "" none */
     enum zc_run_state state;
     struct zc_error error;          /* kind ZC_ERR_NONE unless failed or cancelled; rows measured before are kept */
     bool quick;                     /* the short form: what a model of the strategies needs, no more */
@@ -77,8 +79,8 @@ struct zc_probe_row *zc_probe_add(struct zc_probe *probe, const struct zc_probe_
 void zc_probe_set(struct zc_probe_row *row, double *trials_s, size_t count);
 /* The row of a case, NULL if there is none. */
 const struct zc_probe_row *zc_probe_find(const struct zc_probe *probe, const struct zc_probe_case *is);
-/* probe->fit from the rows. The squares of the relative residuals are least: sizes span four decades, and the largest would else
- * decide alone. */
+/* probe->fit from the rows: the sum of the relative residuals is least. Relative, because sizes span four decades and the largest would
+ * else decide alone; not of squares, so that one size that a noisy moment has spoiled does not bend the line. */
 void zc_probe_fit_make(struct zc_probe *probe);
 
 /* What the model says of a size that may lie between those measured, in seconds; NAN: the rows it takes are missing. Copies and READs

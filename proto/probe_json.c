@@ -65,7 +65,7 @@ static json_t *fit_to_json(const struct zc_probe_fit *fit)
 
 json_t *zc_probe_to_json(const struct zc_probe *probe)
 {
-    return json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}",
+    return json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "id", zc_json_text(probe->id),
         "kind", "probe",
         "schema_version", ZC_PROBE_SCHEMA_VERSION,
@@ -73,10 +73,11 @@ json_t *zc_probe_to_json(const struct zc_probe *probe)
         "error", zc_error_to_json(&probe->error),
         "notice", zc_notice_to_json(&probe->environment.device),
         "peer", zc_peer_info_to_json(&probe->peer),
+        "owner_uid", zc_json_count(probe->owner_uid),
         "started_at", zc_json_time(probe->started_unix_ns),
         "finished_at", zc_json_time(probe->finished_unix_ns),
         "environment", zc_environment_to_json(&probe->environment),
-        "quick", probe->quick,
+        "config", json_pack("{s:o, s:b}", "peer", zc_json_text(probe->asked_peer), "quick", probe->quick),
         "fit", fit_to_json(&probe->fit),
         "crossover_bytes", zc_json_real(zc_probe_crossover_bytes(probe)),
         "rows", rows_to_json(probe));

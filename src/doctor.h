@@ -4,7 +4,6 @@
 #define ZC_DOCTOR_H
 
 #include <infiniband/verbs.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +11,7 @@
 #include "device.h"
 #include "error.h"
 #include "options.h"
+#include "probe_run.h"
 #include "result.h"
 
 enum { ZC_FINDINGS_MAX = 32, ZC_FINDING_MAX = 320 };
@@ -68,10 +68,9 @@ struct zc_doctor_facts {
 /* This process and the device (NULL: there is none), no peer, a pause of a second. Registers a page to learn about relaxed ordering. */
 void zc_doctor_facts_read(const struct zc_device *device, struct zc_doctor_facts *facts);
 
-/* Connect to the peer (5 s at most, cancelled by cancel_fd), look at the connection, read from it, close. Fills facts->peer but for
- * `name` and `self`. */
-void zc_doctor_ask_peer(const struct zc_device *device, const char *host, uint16_t port, int cancel_fd, const atomic_bool *cancel,
-                        struct zc_doctor_peer *peer);
+/* Connect to the peer (5 s at most, or until cancelled), look at the connection, read from it, close. Fills facts->peer but for `name`
+ * and `self`. */
+void zc_doctor_ask_peer(const struct zc_probe_params *params, struct zc_doctor_peer *peer);
 
 /* All checks: one finding each but for those of a peer where none is asked. Returns how many. Pauses once. */
 size_t zc_doctor_check(const struct zc_doctor_facts *facts, struct zc_finding findings[ZC_FINDINGS_MAX]);

@@ -54,16 +54,14 @@ static void ask(struct probe_run *run, struct zc_doctor_peer *peer)
     peer->long_read = peer->short_read && read_through(run, peer->long_read_bytes, peer);
 }
 
-void zc_doctor_ask_peer(const struct zc_device *device, const char *host, uint16_t port, int cancel_fd, const atomic_bool *cancel,
-                        struct zc_doctor_peer *peer)
+void zc_doctor_ask_peer(const struct zc_probe_params *params, struct zc_doctor_peer *peer)
 {
-    const struct zc_probe_params params = { .device = device, .host = host, .port = port, .cancel_fd = cancel_fd, .cancel = cancel };
     struct zc_probe *const probe = calloc(1, sizeof *probe);
     struct probe_run *const run = calloc(1, sizeof *run);
     peer->asked = true;
     if (probe && run) {
         zc_probe_init(probe);
-        *run = (struct probe_run){ .params = &params, .probe = probe, .err = &probe->error, .numa_node = -1 };
+        *run = (struct probe_run){ .params = params, .probe = probe, .err = &probe->error, .numa_node = -1 };
         ask(run, peer);
         probe_release(run);
     } else {

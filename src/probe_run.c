@@ -32,7 +32,9 @@ bool probe_more(const struct probe_run *run, size_t done, uint64_t start_ns)
 {
     if (done >= ZC_PROBE_TRIALS_MAX || (run->params->cancel && atomic_load(run->params->cancel)))
         return false;
-    return done < ZC_PROBE_TRIALS_MIN || zc_now_ns() - start_ns < run->row_budget_ns;
+    const uint64_t now_ns = zc_now_ns();
+    zc_connection_keep(run->connection, now_ns);    /* rows of memory say nothing to the peer for seconds */
+    return done < ZC_PROBE_TRIALS_MIN || now_ns - start_ns < run->row_budget_ns;
 }
 
 unsigned probe_repeats(uint64_t once_ns)
@@ -179,6 +181,8 @@ static int measure_all(struct probe_run *run)
         tell(run, at);
         int rc = probe_look(run);
         if (rc == 0)
+            rc = zc_connection_check(run->connection, run->err);
+        if (rc == 0)
             rc = measure(run, at, &used);
         if (rc < 0)
             return rc;
@@ -212,10 +216,14 @@ static int64_t unix_ns(void)
 
 static void begin(const struct zc_probe_params *params, struct zc_probe *probe)
 {
-    char id[ZC_ID_MAX];
+    char id[ZC_ID_MAX], asked_peer[ZC_PEER_MAX];
+    const uint64_t owner_uid = probe->owner_uid;
     memcpy(id, probe->id, sizeof id);
+    memcpy(asked_peer, probe->asked_peer, sizeof asked_peer);
     zc_probe_init(probe);
     memcpy(probe->id, id, sizeof id);
+    memcpy(probe->asked_peer, asked_peer, sizeof asked_peer);
+    probe->owner_uid = owner_uid;
     probe->quick = params->quick;
     probe->started_unix_ns = unix_ns();
     zc_environment_read(&probe->environment);

@@ -31,7 +31,7 @@ struct zc_probe_params {
     struct zc_probe_progress *progress;     /* may be NULL */
 };
 
-/* Fills *probe in every case, but for its id: on failure state and error say why, and rows measured before are kept. A row that this
+/* Fills *probe, which was initialised, in every case, but for what is the caller's: on failure state and error say why, and rows measured before are kept. A row that this
  * host cannot give (no huge pages, RLIMIT_MEMLOCK) says so and fails nothing. *err (may be NULL) is probe->error. 0 or its errno. */
 int zc_probe_run(const struct zc_probe_params *params, struct zc_probe *probe, struct zc_error *err);
 

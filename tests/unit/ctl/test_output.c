@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "output.h"
+#include "probe_json.h"
 #include "result_json.h"
 
 static void fill_measured(struct zc_result *r)
@@ -293,6 +294,68 @@ static void test_devices(void **state)
     zc_result_destroy(&result);
 }
 
+static void test_doctor(void **state)
+{
+    (void)state;
+    expect(output_text.doctor, parse(
+        "{\"device\":\"mlx5_0\",\"peer\":null,\"findings\":["
+        "{\"id\":\"port\",\"what\":\"the state of its port\",\"level\":\"ok\",\"finding\":\"port 1 of mlx5_0 is ACTIVE\",\"fix\":null},"
+        "{\"id\":\"memlock\",\"what\":\"memory that may be locked\",\"level\":\"bad\",\"finding\":\"RLIMIT_MEMLOCK of zcrdmad is 8 MiB, "
+        "its region takes 16: runs that register more than 0 MiB fail\",\"fix\":\"LimitMEMLOCK=infinity in zcrdmad.service, or `ulimit -l "
+        "unlimited` before starting it\"},"
+        "{\"id\":\"relaxed_ordering\",\"what\":\"w\",\"level\":\"unknown\",\"finding\":\"a \\u001b[31mred\\u001b[0m word\",\"fix\":null}]}"),
+        "doctor");
+}
+
+static void probe_row(struct zc_probe *probe, struct zc_probe_case is, double time_s, const char *why)
+{
+    struct zc_probe_row *row = zc_probe_add(probe, &is);
+    double trials_s[9];
+
+    for (int i = 0; i < 9; i++)
+        trials_s[i] = time_s * (0.96 + 0.01 * i);
+    if (why == NULL)
+        zc_probe_set(row, trials_s, 9);
+    else
+        strcpy(row->why, why);
+}
+
+static void fill_probe(struct zc_probe *probe)
+{
+    const char *none = "2 MiB need 1 pages of 2 MiB and 0 are free: reserve more with /proc/sys/vm/nr_hugepages";
+
+    zc_probe_init(probe);
+    strcpy(probe->id, "20231114T221320Z-probe-1a2b");
+    strcpy(probe->asked_peer, "self");
+    strcpy(probe->environment.device.name, "mlx5_0");
+    probe->environment.page_size_bytes = 4096;
+    probe->state = ZC_RUN_DONE;
+    for (uint64_t size = 4096; size <= 16 << 20; size *= 64) {
+        probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_REGISTER, .size_bytes = size, .threads = 1 }, 3e-6 + (double)size * 2e-11, NULL);
+        probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_DEREGISTER, .size_bytes = size, .threads = 1 }, 1e-6, NULL);
+    }
+    for (enum zc_probe_what what = ZC_PROBE_REGISTER; what <= ZC_PROBE_DEREGISTER; what++)
+        probe_row(probe, (struct zc_probe_case){ .what = what, .size_bytes = 65536, .pages = ZC_PAGES_2M, .cold = true, .threads = 2 }, 0, none);
+    for (uint64_t size = 4096; size <= 16 << 20; size *= 64)
+        probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_COPY, .size_bytes = size, .threads = 1 }, (double)size / 8e9, NULL);
+    probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_READ, .size_bytes = 8, .threads = 1, .inflight = 1 }, 2.2e-6, NULL);
+    probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_READ, .size_bytes = 1 << 20, .threads = 1, .inflight = 1 }, 90e-6, NULL);
+    probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_READ, .size_bytes = 1 << 20, .threads = 1, .inflight = 16 }, 85e-6, NULL);
+    probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_READ, .size_bytes = 8, .threads = 1, .inflight = 1, .event = true }, 6e-6, NULL);
+    probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_QP_CREATE, .threads = 1 }, 210e-6, NULL);
+    probe_row(probe, (struct zc_probe_case){ .what = ZC_PROBE_CONNECT, .threads = 1 }, 0, "peer there:17471 refused: too many sessions");
+    zc_probe_fit_make(probe);
+}
+
+static void test_probe(void **state)
+{
+    static struct zc_probe probe;
+
+    (void)state;
+    fill_probe(&probe);
+    expect(output_text.result, zc_probe_to_json(&probe), "probe");
+}
+
 static void test_json_form(void **state)
 {
     struct zc_result result;
@@ -324,6 +387,8 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_stats),
         cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_probe),
         cmocka_unit_test(test_json_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
