@@ -32,6 +32,7 @@ test  ibverbs-utils      cmd:ibv_rc_pingpong    libibverbs-utils
 test  rdmacm-utils       cmd:rping              librdmacm-utils
 test  perftest           cmd:ib_read_bw         perftest
 test  qperf              cmd:qperf              qperf
+test  prometheus         cmd:promtool           golang-github-prometheus
 test  libfabric-bin      cmd:fi_pingpong        libfabric
 test  ucx-utils          cmd:ucx_perftest       ucx
 lab   rdma-core          cmd:rdma-ndd           rdma-core
@@ -98,7 +99,8 @@ as_root() {
   fi
 }
 
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
+# No service that comes with a package is started.
+apt() { as_root env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 
 install_with_apt() { # PACKAGE...
   say "installing $*"

@@ -321,11 +321,11 @@ static void run_destroy(struct run *run)
 static void log_end(const struct run *run)
 {
     if (run->state == ZC_RUN_DONE)
-        log_info("run %s: done", run->id);
+        log_run(ZC_LOG_INFO, run->id, "run %s: done", run->id);
     else
-        log_warning("run %s: %s: %s", run->id, zc_run_state_names[run->state], run->error.message);
+        log_run(ZC_LOG_WARNING, run->id, "run %s: %s: %s", run->id, zc_run_state_names[run->state], run->error.message);
     if (!*run->path)
-        log_error("run %s: %s", run->id, run->store_error.message);
+        log_run(ZC_LOG_ERROR, run->id, "run %s: %s", run->id, run->store_error.message);
 }
 
 static void count_end(struct runs_stats *totals, const struct run *run)
@@ -403,10 +403,11 @@ static void start_next(struct runs *runs)
     next->stage = RUN_ACTIVE;
     int failed = start_thread(next);
     if (failed) {       /* no threads to be had: the tick tries again */
-        log_error("run %s: cannot start its thread: %s", next->id, strerror(-failed));
+        log_run(ZC_LOG_ERROR, next->id, "run %s: cannot start its thread: %s", next->id, strerror(-failed));
         next->stage = RUN_QUEUED;
     } else {
-        log_info("run %s: started against %s", next->id, next->options.peer);
+        const struct log_about about = { .run = next->id, .peer = next->options.peer };
+        log_about(ZC_LOG_INFO, &about, "run %s: started against %s", next->id, next->options.peer);
     }
 }
 
@@ -564,13 +565,13 @@ static void cancel(struct run *run)
     if (run->stage == RUN_ENDED || run->stage == RUN_CANCELLING || atomic_exchange(&run->cancel, true))
         return;
     if (write(run->cancel_fd, &one, sizeof one) < 0)
-        log_error("run %s: cannot be woken for cancelling: %s", run->id, strerror(errno));
+        log_run(ZC_LOG_ERROR, run->id, "run %s: cannot be woken for cancelling: %s", run->id, strerror(errno));
     if (run->stage != RUN_QUEUED)
         return;
     run->stage = RUN_CANCELLING;
     if (start_thread(run) != 0) {
         run->stage = RUN_QUEUED;        /* its turn will come, and end at once */
-        log_error("run %s: no thread to cancel it with", run->id);
+        log_run(ZC_LOG_ERROR, run->id, "run %s: no thread to cancel it with", run->id);
     }
 }
 

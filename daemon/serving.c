@@ -36,7 +36,7 @@ static void on_io(void *arg, int events)
 static void on_log(void *arg, enum zc_log_level level, const char *message)
 {
     (void)arg;
-    log_at(level, "%s", message);
+    log_responder(level, message);
 }
 
 static int watch(struct daemon *daemon, struct serving *serving)

@@ -34,7 +34,8 @@ struct zc_responder_params {
     uint32_t hello_timeout_ms;      /* between the first request of a session and WELCOME */
     uint32_t idle_timeout_ms;       /* a session whose requester says nothing for that long ends; 0: never */
     uint32_t keepalive_interval_ms; /* a zero-length RDMA WRITE on a session that said nothing: its NIC must answer; 0: none */
-    void (*log)(void *arg, enum zc_log_level level, const char *message);  /* one line that names the session; may be NULL */
+    void (*log)(void *arg, enum zc_log_level level, const char *message);  /* one line; what is about a
+                                       session begins with "session ID (PEER): ", a refusal with "refused PEER: "; may be NULL */
     void *log_arg;
     void (*port_changed)(void *arg);    /* an async event of the device's port: zc_device_refresh() may tell more; may be NULL */
     void *port_changed_arg;
