@@ -33,6 +33,8 @@ test  rdmacm-utils       cmd:rping              librdmacm-utils
 test  perftest           cmd:ib_read_bw         perftest
 test  qperf              cmd:qperf              qperf
 test  prometheus         cmd:promtool           golang-github-prometheus
+test  clang              cmd:clang              clang
+test  libclang-rt-14-dev cmd:clang              compiler-rt
 test  libfabric-bin      cmd:fi_pingpong        libfabric
 test  ucx-utils          cmd:ucx_perftest       ucx
 lab   rdma-core          cmd:rdma-ndd           rdma-core
@@ -213,6 +215,7 @@ run_tests() {
   failed=
   stage "release build" ctest --preset release
   stage "sanitizers" ctest --preset asan
+  stage "fuzzers" ctest --preset fuzz
   if [ "$(uname -m)" = x86_64 ]; then
     stage "virtual machine with Soft-RoCE" ctest --preset lab
   else
@@ -248,6 +251,7 @@ case ${1-help} in
     if [ "$(uname -m)" = x86_64 ]; then need build test lab; else need build test; fi
     build release
     build asan
+    build fuzz
     run_tests
     ;;
   build)
