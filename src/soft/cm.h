@@ -68,7 +68,8 @@ struct zs_id {
     bool ack_timeout_set;
     struct zs_cm_port *port;
     struct zs_conn *conn;
-    struct zs_timer timewait;
+    struct zs_timer timewait; /* after DISCONNECTED; before it while the event is held back */
+    uint64_t tell_by_ns;
     struct zs_qp *zqp; /* id.qp as long as it exists, whoever destroys it */
     /* negotiated */
     uint32_t remote_qpn, remote_psn, local_psn;

@@ -15,6 +15,8 @@
 #define REQ_NS 5000000000u
 #define DRAIN_NS 2000000000u
 #define TIMEWAIT_NS 200000000u
+#define HOLD_BACK_NS 50000000u
+#define HOLD_STEP_NS 500000u
 
 /* --- life of a stream ------------------------------------------------------------------------------------------------------- */
 
@@ -135,14 +137,47 @@ static void timewait_over(struct zs_timer *t)
     zs_event_post(zs_container(t, struct zs_id, timewait), RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
+static void tell_disconnected(struct zs_id *id)
+{
+    zs_event_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+    zs_timer_set(&id->timewait, zs_now_ns() + TIMEWAIT_NS, timewait_over);
+}
+
 /* The QP stays as it is on the side that did not ask for it: its owner calls rdma_disconnect() or destroys it. */
 void zs_cm_disconnected(struct zs_id *id)
 {
     if (id->state == CM_DISCONNECTED)
         return;
     id->state = CM_DISCONNECTED;
-    zs_event_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-    zs_timer_set(&id->timewait, zs_now_ns() + TIMEWAIT_NS, timewait_over);
+    tell_disconnected(id);
+}
+
+static bool unpolled(struct zs_id *id)
+{
+    struct zs_qp *qp = id->zqp;
+    return qp && zs_qp_state(qp) != IBV_QPS_ERR && (zs_cq_holds(qp->send_cq, qp) || zs_cq_holds(qp->recv_cq, qp));
+}
+
+static void hold_back(struct zs_timer *t)
+{
+    struct zs_id *id = zs_container(t, struct zs_id, timewait);
+    uint64_t now = zs_now_ns();
+    if (now < id->tell_by_ns && unpolled(id))
+        zs_timer_set(t, now + HOLD_STEP_NS, hold_back);
+    else
+        tell_disconnected(id);
+}
+
+/* The peer goes. Its last message comes long before the news on a network; here both can come between two looks of the program,
+ * and one that looks for events after completions (libfabric's ofi_rxm) would close the connection with the message unread. So the
+ * event waits a moment for what came before it to be polled. */
+static void peer_disconnected(struct zs_id *id)
+{
+    if (id->state == CM_DISCONNECTED)
+        return;
+    id->state = CM_DISCONNECTED;
+    id->tell_by_ns = zs_now_ns() + HOLD_BACK_NS;
+    hold_back(&id->timewait);
 }
 
 /* The stream ended, or said something that makes no sense. */
@@ -165,6 +200,8 @@ static void conn_lost(struct zs_conn *c, int error)
         failed(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
         break;
     case CM_ESTABLISHED:
+        peer_disconnected(id);
+        break;
     case CM_DREQ_SENT:
         zs_cm_disconnected(id);
         break;
@@ -289,8 +326,11 @@ void zs_cm_drep(struct zs_id *id)
  * waits. Where both have asked, both have answered. */
 static void on_dreq(struct zs_id *id)
 {
-    if (id->state == CM_DREQ_SENT)
-        zs_cm_drep(id);
+    if (id->state != CM_DREQ_SENT) {
+        peer_disconnected(id);
+        return;
+    }
+    zs_cm_drep(id);
     zs_cm_disconnected(id);
 }
 

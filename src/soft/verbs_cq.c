@@ -62,6 +62,17 @@ void zs_cq_purge(struct zs_cq *cq, struct zs_qp *qp)
     zs_spin_unlock(&cq->lock);
 }
 
+bool zs_cq_holds(struct zs_cq *cq, const struct zs_qp *qp)
+{
+    bool found = false;
+    zs_spin_lock(&cq->lock);
+    uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+    for (uint32_t i = atomic_load_explicit(&cq->head, memory_order_relaxed); i != tail && !found; i++)
+        found = cq->ring[i & cq->mask].qp == qp;
+    zs_spin_unlock(&cq->lock);
+    return found;
+}
+
 /* --- application side -------------------------------------------------------------------------------------------------- */
 
 /* A slot of a work queue is in use until the completion that accounts for it was polled, as on a NIC. */

@@ -185,6 +185,48 @@ static void whole_life(void **state)
     side_free(&server);
 }
 
+/* The end of a connection is not told before the message that came ahead of it has been polled. */
+static void last_message_first(void **state)
+{
+    struct side server, client;
+    static char text[64];
+    (void)state;
+    connect_both(&server, &client);
+    struct ibv_mr *mc = ibv_reg_mr(client.id->pd, text, sizeof text, RIG_ALL), *ms = ibv_reg_mr(server.id->pd, text, sizeof text, RIG_ALL);
+    assert_int_equal(rdma_post_recv(server.id, (void *)1, text, 32, ms), 0);
+    assert_int_equal(rdma_post_send(client.id, (void *)2, text + 32, 32, mc, IBV_SEND_SIGNALED), 0);
+    rig_expect(client.cq, 2, IBV_WC_SUCCESS);
+    struct pollfd p = {.fd = server.ch->fd, .events = POLLIN};
+    assert_int_equal(rdma_disconnect(client.id), 0);
+    assert_int_equal(poll(&p, 1, 2), 0);
+    rig_expect(server.cq, 1, IBV_WC_SUCCESS);
+    take(server.ch, RDMA_CM_EVENT_DISCONNECTED);
+    assert_int_equal(rdma_disconnect(server.id), 0);
+    take(client.ch, RDMA_CM_EVENT_DISCONNECTED);
+    ibv_dereg_mr(mc);
+    ibv_dereg_mr(ms);
+    side_free(&client);
+    side_free(&server);
+}
+
+/* But it is told to a program that never polls. */
+static void the_end_without_polling(void **state)
+{
+    struct side server, client;
+    static char text[64];
+    (void)state;
+    connect_both(&server, &client);
+    struct ibv_mr *mc = ibv_reg_mr(client.id->pd, text, sizeof text, RIG_ALL), *ms = ibv_reg_mr(server.id->pd, text, sizeof text, RIG_ALL);
+    assert_int_equal(rdma_post_recv(server.id, (void *)1, text, 32, ms), 0);
+    assert_int_equal(rdma_post_send(client.id, (void *)2, text + 32, 32, mc, IBV_SEND_SIGNALED), 0);
+    rig_expect(client.cq, 2, IBV_WC_SUCCESS);
+    side_free(&client);
+    take(server.ch, RDMA_CM_EVENT_DISCONNECTED);
+    ibv_dereg_mr(ms);
+    ibv_dereg_mr(mc);
+    side_free(&server);
+}
+
 static void rejected(void **state)
 {
     struct side server, client;
@@ -577,6 +619,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_process), cmocka_unit_test(peer_killed), /* first: they fork before the device exists */
         cmocka_unit_test(whole_life),     cmocka_unit_test(rejected),  cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(last_message_first), cmocka_unit_test(the_end_without_polling),
         cmocka_unit_test(listener_goes),  cmocka_unit_test(addresses), cmocka_unit_test(foreign_pd),
         cmocka_unit_test(garbage),        cmocka_unit_test(endpoints), cmocka_unit_test(wildcards_and_addresses),
         cmocka_unit_test(reused),
