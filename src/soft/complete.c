@@ -58,6 +58,7 @@ void zs_requester_complete(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_statu
 
 void zs_requester_fail(struct zs_qp *qp, struct zs_wqe *w, enum ibv_wc_status status)
 {
+    zs_direct_retract(qp); /* its memory is the program's again as soon as it can see the completion */
     zs_requester_complete(qp, w, status);
     zs_qp_error(qp, IBV_EVENT_QP_FATAL, false); /* the completion tells; no event beside it */
 }

@@ -39,6 +39,7 @@ struct zs_dev zs_dev = {
     .timers = {&zs_dev.timers, &zs_dev.timers},
     .links = {&zs_dev.links, &zs_dev.links},
     .dirty = {&zs_dev.dirty, &zs_dev.dirty},
+    .more = {&zs_dev.more, &zs_dev.more},
     .contexts = {&zs_dev.contexts, &zs_dev.contexts},
 };
 
@@ -283,10 +284,11 @@ static int wait_events(struct epoll_event *ev, int max, uint64_t until_ns)
 /* One turn under the lock. True if there was anything to do. */
 static bool turn(const struct epoll_event *ev, int n)
 {
+    bool more = zs_links_go_on();
     if (n > 0)
         dispatch(ev, n);
     drain_bells();
-    bool busy = run_ready() || n > 0;
+    bool busy = run_ready() || n > 0 || more;
     fire_timers();
     zs_link_flush_dirty();
     bury();
@@ -373,7 +375,7 @@ static void *device_main(void *arg)
 
     for (;;) {
         lock_for_turn();
-        bool busy = turn(ev, n) || !zs_list_empty(&zs_dev.ready);
+        bool busy = turn(ev, n) || !zs_list_empty(&zs_dev.ready) || !zs_list_empty(&zs_dev.more);
         bool linked = !zs_list_empty(&zs_dev.links);
         uint64_t until = zs_dev.next_timer_ns;
         bool sleep = !busy && lingered && !(zs_model.on && until < zs_now_ns() + MODEL_SPIN_NS);

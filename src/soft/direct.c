@@ -1,5 +1,6 @@
-/* READs between two processes of one host without a copy through a socket and without the other process' help, as a
- * remote NIC would serve them: the reader owns the written memory, so it pulls with process_vm_readv(). What the peer's
+/* Payload between two processes of one host without a copy through a socket: who owns the written memory pulls, with
+ * process_vm_readv(). The reader of a READ does so without the other process' help, as a remote NIC would serve it; a SEND or
+ * WRITE is announced over the stream, and fetched by the responder before it acknowledges. What the peer's
  * queue pair and memory region allow stands in two tables which the peer shows; they are read behind the data in the
  * same call, so that data which came from memory that was deregistered meanwhile is never passed off as good.
  * Whatever is not exactly right here - other user, ptrace scope, container, a failed check - takes the stream instead. */
@@ -12,7 +13,7 @@
 
 #include "soft.h"
 
-#define DIRECT_PIECE 262144u
+#define OFFER_LEAST 8192u /* smaller messages are quicker over the stream, several in one write */
 #define PORTS 256u
 #define BATCH 16
 #define BATCH_LENGTH 16384u /* longer READs gain nothing from company */
@@ -47,6 +48,7 @@ void zs_direct_publish(const struct zs_qp *qp)
     s->dest_qpn = qp->attr.dest_qp_num;
     s->access = qp->attr.qp_access_flags;
     s->answers = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ? qp->attr.max_dest_rd_atomic : 0;
+    s->sends = state == IBV_QPS_RTS || state == IBV_QPS_SQD;
     s->pd = (uintptr_t)qp->pd;
     __atomic_store_n(&s->instance, zs_dev.instance, __ATOMIC_SEQ_CST);
 }
@@ -72,7 +74,7 @@ void zs_direct_peer(struct zs_link *l, const struct zs_hello *h)
     socklen_t n = sizeof cred;
     l->peer = *h;
     l->peer_pid = 0;
-    if (!l->outgoing || !l->local || zs_dev.no_direct || !h->ports || !h->qp_table || !h->mr_table)
+    if (!l->local || zs_dev.no_direct || !h->ports || !h->qp_table || !h->mr_table)
         return;
     if (getsockopt(l->src.fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0 && cred.pid > 0)
         l->peer_pid = (uint32_t)cred.pid;
@@ -210,7 +212,7 @@ int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w)
     if (!w->length || !permitted(qp, w))
         return -1;
     zs_cursor_start(&c, qp, w, qp->recv_off);
-    void *to = zs_cursor_hold(&c, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, want < DIRECT_PIECE ? want : DIRECT_PIECE, &n);
+    void *to = zs_cursor_hold(&c, ZS_HAZARD_DST, qp->pd, IBV_ACCESS_LOCAL_WRITE, want < ZS_PULL_PIECE ? want : ZS_PULL_PIECE, &n);
     if (!to) {
         zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
         return -1;
@@ -219,4 +221,35 @@ int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w)
     bool good = pull_checked(qp, w->rkey, here, there, 1);
     zs_mr_release(ZS_HAZARD_DST);
     return good ? (int64_t)n : -1;
+}
+
+/* --- SEND and WRITE ---------------------------------------------------------------------------------------------------------------------- */
+
+bool zs_direct_offer(const struct zs_qp *qp, const struct zs_wqe *w)
+{
+    const struct zs_link *l = qp->link;
+    return w->length >= OFFER_LEAST && !(w->flags & IBV_SEND_INLINE) && !w->no_direct && l->local && !l->no_pull &&
+           !zs_dev.no_direct;
+}
+
+/* Behind the data comes what they rest on: the requester still has them registered, and the request is not given up - or its
+ * owner might have put something else there by now. */
+bool zs_direct_fetch(struct zs_link *l, void *to, size_t n)
+{
+    const struct zs_frame *f = &l->frame;
+    struct zs_mr_slot mr;
+    struct zs_qp_slot q;
+    uint64_t slot = f->b >> 8;
+    if (!l->peer_pid || slot >= ZS_MAX_MR || f->qp_slot >= ZS_MAX_QP)
+        return false;
+    struct iovec here[3] = {{to, n}, {&mr, sizeof mr}, {&q, sizeof q}};
+    struct iovec there[3] = {{(void *)(uintptr_t)(f->a + l->place_off), n},
+                             {(void *)(uintptr_t)(l->peer.mr_table + slot * sizeof mr), sizeof mr},
+                             {(void *)(uintptr_t)(l->peer.qp_table + f->qp_slot * sizeof q), sizeof q}};
+    if (process_vm_readv((pid_t)l->peer_pid, here, 3, there, 3, 0) != (ssize_t)(n + sizeof mr + sizeof q)) {
+        if (errno == EPERM || errno == ENOSYS)
+            l->peer_pid = 0;
+        return false;
+    }
+    return mr.key && mr.key == f->b && q.instance == l->peer_instance && q.qpn == f->src_qpn && q.dest_qpn == f->dst_qpn && q.sends;
 }

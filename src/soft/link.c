@@ -49,6 +49,7 @@ static void link_down(struct zs_link *l)
     zs_timer_clear(&l->timer);
     zs_list_del(&l->all);
     zs_list_del(&l->dirty_link);
+    zs_list_del(&l->more_link);
     wake_waiting(l);
     while (!zs_list_empty(&l->qps)) {
         struct zs_list *first = l->qps.next;
@@ -92,6 +93,7 @@ static struct zs_link *link_new(int fd, bool outgoing, bool local)
     zs_list_init(&l->qps);
     zs_list_init(&l->waiting);
     zs_list_init(&l->dirty_link);
+    zs_list_init(&l->more_link);
     zs_list_init(&l->timer.link);
     if (!l->tx || !l->rx || zs_source_add(&l->src, l->state == ZS_LINK_UP ? EPOLLIN : EPOLLOUT)) {
         free(l->tx);
@@ -353,6 +355,38 @@ static bool connected(struct zs_link *l)
     return true;
 }
 
+void zs_link_more(struct zs_link *l)
+{
+    if (zs_list_empty(&l->more_link))
+        zs_list_add(&zs_dev.more, &l->more_link);
+}
+
+static void receive(struct zs_link *l)
+{
+    if (zs_link_receive(l))
+        mark_dirty(l); /* flush what waits, and look again at what to wait for */
+    else
+        link_down(l);
+}
+
+bool zs_links_go_on(void)
+{
+    struct zs_list now;
+    bool any = !zs_list_empty(&zs_dev.more);
+    zs_list_init(&now);
+    while (!zs_list_empty(&zs_dev.more)) {
+        struct zs_list *first = zs_dev.more.next;
+        zs_list_del(first);
+        zs_list_add(&now, first);
+    }
+    while (!zs_list_empty(&now)) {
+        struct zs_link *l = zs_container(now.next, struct zs_link, more_link);
+        zs_list_del(&l->more_link);
+        receive(l);
+    }
+    return any;
+}
+
 static void link_ready(struct zs_source *s, uint32_t events)
 {
     struct zs_link *l = zs_container(s, struct zs_link, src);
@@ -364,9 +398,8 @@ static void link_ready(struct zs_source *s, uint32_t events)
             return;
         }
     }
-    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP) && !zs_link_receive(l)) {
-        link_down(l);
-        return;
-    }
-    mark_dirty(l); /* flush what waits, and look again at what to wait for */
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP))
+        receive(l);
+    else
+        mark_dirty(l);
 }

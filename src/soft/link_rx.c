@@ -18,12 +18,14 @@ static bool answer_op(uint8_t op)
 
 static bool frame_valid(const struct zs_link *l, const struct zs_frame *f)
 {
-    bool payload = f->op == ZS_OP_SEND || f->op == ZS_OP_WRITE || f->op == ZS_OP_READ_DATA;
+    bool message = f->op == ZS_OP_SEND || f->op == ZS_OP_WRITE;
+    bool payload = message || f->op == ZS_OP_READ_DATA;
+    uint32_t most = f->flags & ZS_F_PULL ? ZS_PULL_PIECE : ZS_PIECE;
     if (!f->op || f->op >= ZS_OP_MAX || answer_op(f->op) != l->outgoing || f->code >= ZS_NAK_MAX)
         return false;
-    if (f->total > ZS_MAX_MSG || f->psn > ZS_PSN_MASK)
+    if (f->total > ZS_MAX_MSG || f->psn > ZS_PSN_MASK || (f->flags & ZS_F_PULL && !message))
         return false;
-    return payload ? f->length <= ZS_PIECE && f->offset <= f->total && f->length <= f->total - f->offset : !f->length;
+    return payload ? f->length <= most && f->offset <= f->total && f->length <= f->total - f->offset : !f->length;
 }
 
 /* --- payload --------------------------------------------------------------------------------------------------------------- */
@@ -88,6 +90,30 @@ static void take_buffered(struct zs_link *l)
         l->frame_left -= (uint32_t)n;
     }
     l->rx_head += (uint32_t)n;
+}
+
+/* The next run of a payload that lies in the requester's memory. */
+static void fetch(struct zs_link *l)
+{
+    struct zs_qp *qp = l->place_qp;
+    size_t got;
+    if (l->place == ZS_PLACE_NONE) {
+        l->frame_left = 0;
+        return;
+    }
+    void *to = place_hold(l, l->frame_left, &got);
+    if (!to) {
+        place_failed(l);
+        return;
+    }
+    if (zs_direct_fetch(l, to, got)) {
+        l->pulled += (uint32_t)got;
+        place_advance(l, got);
+        return;
+    }
+    zs_mr_release(ZS_HAZARD_DST);
+    l->place = ZS_PLACE_NONE;
+    zs_responder_fetch_failed(qp, &l->frame, !l->peer_pid);
 }
 
 /* As recv(): bytes, 0 at the end, -1 with errno. */
@@ -167,7 +193,7 @@ static bool take_hello(struct zs_link *l)
     return true;
 }
 
-/* Consumes whatever is complete in the buffer. */
+/* Consumes whatever is complete in the buffer, up to the share of a turn. */
 static bool parse(struct zs_link *l)
 {
     static_assert(sizeof(struct zs_hello) == sizeof(struct zs_frame), "one size to wait for");
@@ -176,12 +202,14 @@ static bool parse(struct zs_link *l)
             place_check(l);
             if (!l->frame_left)
                 frame_end(l);
+            else if (l->frame.flags & ZS_F_PULL)
+                fetch(l);
             else if (l->rx_head != l->rx_tail)
                 take_buffered(l);
             else
                 return true;
         } else {
-            if (l->rx_tail - l->rx_head < sizeof l->frame)
+            if (l->rx_tail - l->rx_head < sizeof l->frame || l->pulled >= TURN_BYTES)
                 return true;
             if (!(l->hello_seen ? frame_begin(l) : take_hello(l)))
                 return false;
@@ -203,7 +231,10 @@ static ssize_t fill(struct zs_link *l)
 bool zs_link_receive(struct zs_link *l)
 {
     uint32_t bytes = 0;
-    while (bytes < TURN_BYTES) {
+    l->pulled = 0;
+    if (!parse(l)) /* what the turn before left */
+        return false;
+    while (bytes + l->pulled < TURN_BYTES) {
         bool direct = l->in_frame && l->frame_left >= sizeof scratch && l->rx_head == l->rx_tail;
         ssize_t n = direct ? take_direct(l) : fill(l);
         if (n < 0)
@@ -216,7 +247,9 @@ bool zs_link_receive(struct zs_link *l)
         if (!parse(l))
             return false;
         if (!l->outgoing && !zs_link_room(l))
-            return true;
+            break;
     }
+    if (l->pulled >= TURN_BYTES)
+        zs_link_more(l);
     return true;
 }

@@ -218,6 +218,16 @@ static void message_sent(struct zs_qp *qp)
     qp->send_off = 0;
 }
 
+/* The payload stays where it is: the peer is told where. */
+static void offer(struct zs_qp *qp, struct zs_frame *f, const struct zs_cursor *c, const void *data)
+{
+    f->flags |= ZS_F_PULL;
+    f->a = (uintptr_t)data;
+    f->b = c->sge[c->index].lkey;
+    f->qp_slot = qp->qp.handle;
+    zs_link_send(qp->link, f, NULL, 0);
+}
+
 /* The next frame of a SEND or WRITE. Returns the payload bytes, or -1 after a local error. */
 static int64_t send_payload(struct zs_qp *qp, struct zs_wqe *w)
 {
@@ -225,9 +235,11 @@ static int64_t send_payload(struct zs_qp *qp, struct zs_wqe *w)
     struct zs_cursor c;
     void *data = NULL;
     size_t n = 0, want = w->length - qp->send_off;
+    bool there = true, offered = zs_direct_offer(qp, w);
+    uint32_t most = offered ? ZS_PULL_PIECE : ZS_PIECE;
     if (want) {
         zs_cursor_start(&c, qp, w, qp->send_off);
-        data = zs_cursor_hold(&c, ZS_HAZARD_SRC, qp->pd, 0, want < ZS_PIECE ? want : ZS_PIECE, &n);
+        data = zs_cursor_hold(&c, ZS_HAZARD_SRC, qp->pd, 0, want < most ? want : most, &n);
         if (!data) {
             fail_in_turn(qp, w, IBV_WC_LOC_PROT_ERR);
             return -1;
@@ -236,7 +248,10 @@ static int64_t send_payload(struct zs_qp *qp, struct zs_wqe *w)
     f.offset = qp->send_off;
     f.length = (uint32_t)n;
     f.flags |= (uint8_t)((qp->send_off ? 0 : ZS_F_FIRST) | (n == want ? ZS_F_LAST : 0));
-    bool there = zs_link_send(qp->link, &f, data, n);
+    if (offered)
+        offer(qp, &f, &c, data);
+    else
+        there = zs_link_send(qp->link, &f, data, n);
     zs_mr_release(ZS_HAZARD_SRC);
     if (!there) {
         fail_in_turn(qp, w, IBV_WC_LOC_PROT_ERR);
@@ -430,6 +445,15 @@ static bool oldest_is(struct zs_qp *qp, uint32_t psn)
     return qp->sq_ack != end && wqe(qp, qp->sq_ack)->psn == psn;
 }
 
+/* From the oldest on everything is sent again; what the peer has seen of it since, it has ignored. */
+static void send_by_stream(struct zs_qp *qp, bool for_good)
+{
+    wqe(qp, qp->sq_ack)->no_direct = true;
+    qp->link->no_pull |= for_good;
+    rewind_to_oldest(qp);
+    zs_ready(qp);
+}
+
 static void on_nak(struct zs_qp *qp, const struct zs_frame *f)
 {
     if (!acknowledge(qp, f->psn, false) || !oldest_is(qp, f->psn))
@@ -438,6 +462,8 @@ static void on_nak(struct zs_qp *qp, const struct zs_frame *f)
         zs_requester_rnr(qp, f->imm);
     else if (f->code == ZS_NAK_DROPPED)
         zs_requester_retry(qp, 0);
+    else if (f->code == ZS_NAK_PULL)
+        send_by_stream(qp, f->imm);
     else
         zs_requester_fail(qp, wqe(qp, qp->sq_ack), zs_nak_status(f->code));
 }

@@ -183,7 +183,7 @@ static void refuse(struct zs_qp *qp, enum zs_nak nak, uint32_t psn)
     qp->nak_timer = qp->attr.min_rnr_timer;
     qp->nak_sent = true;
     qp->msg_active = false;
-    if (nak != ZS_NAK_RNR && nak != ZS_NAK_DROPPED)
+    if (nak != ZS_NAK_RNR && nak != ZS_NAK_DROPPED && nak != ZS_NAK_PULL)
         zs_respond_failed(qp, nak);
     zs_ready(qp);
 }
@@ -309,6 +309,10 @@ void zs_responder_frame_end(struct zs_link *l)
     const struct zs_frame *f = &l->frame;
     qp->msg_off += f->length;
     qp->recv_at = l->place_at;
+    if (f->flags & ZS_F_PULL) { /* nothing else shows the requester that its message is being taken */
+        qp->ack_due = true;
+        zs_ready(qp);
+    }
     if (!(f->flags & ZS_F_LAST))
         return;
     qp->msg_active = false;
@@ -329,6 +333,13 @@ void zs_responder_frame_end(struct zs_link *l)
 void zs_responder_place_failed(struct zs_qp *qp, const struct zs_frame *f)
 {
     refuse(qp, f->op == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS, f->psn);
+}
+
+/* The receive stays taken for the message that comes again. */
+void zs_responder_fetch_failed(struct zs_qp *qp, const struct zs_frame *f, bool for_good)
+{
+    refuse(qp, ZS_NAK_PULL, f->psn);
+    qp->nak_timer = for_good;
 }
 
 /* --- answers ------------------------------------------------------------------------------------------------------------------- */

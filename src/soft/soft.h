@@ -444,7 +444,7 @@ enum ibv_wc_status zs_nak_status(enum zs_nak nak);
 void zs_flush(struct zs_qp *qp);
 bool zs_local_run(struct zs_qp *qp); /* local.c: the peer is in this process */
 
-/* direct.c: READs from a process on this host, without its help */
+/* direct.c: READs from a process on this host, without its help, and the payload of what it SENDs and WRITEs */
 void zs_direct_publish(const struct zs_qp *qp); /* what others may see of it; dev.lock held */
 void zs_direct_retract(const struct zs_qp *qp);
 void zs_direct_hello(struct zs_hello *h);
@@ -452,6 +452,9 @@ void zs_direct_peer(struct zs_link *l, const struct zs_hello *h); /* may its mem
 bool zs_direct_possible(const struct zs_qp *qp, const struct zs_wqe *w);
 unsigned int zs_direct_read_batch(struct zs_qp *qp, uint32_t tail); /* how many from sq_ack on are done */
 int64_t zs_direct_read(struct zs_qp *qp, struct zs_wqe *w); /* bytes moved; -1: another way has to be taken */
+bool zs_direct_offer(const struct zs_qp *qp, const struct zs_wqe *w); /* may the peer fetch its payload? */
+/* The next n bytes of the payload of l->frame to `to`. False: not there, or not permitted. */
+bool zs_direct_fetch(struct zs_link *l, void *to, size_t n);
 
 /* responder.c; device thread, dev.lock held */
 enum zs_nak zs_respond_check(struct zs_qp *qp, enum zs_frame_op op, uint32_t rkey, uint64_t va, uint32_t length);
@@ -468,6 +471,7 @@ bool zs_responder_run(struct zs_qp *qp);
 void zs_responder_frame(struct zs_link *l, struct zs_qp *qp, const struct zs_frame *f);
 void zs_responder_frame_end(struct zs_link *l);
 void zs_responder_place_failed(struct zs_qp *qp, const struct zs_frame *f);
+void zs_responder_fetch_failed(struct zs_qp *qp, const struct zs_frame *f, bool for_good);
 
 /* copy.c; device thread */
 /* The next contiguous run of the SGE list under a hazard: NULL when a key check fails (or at the end: *got = 0). */
@@ -491,11 +495,13 @@ struct zs_link {
     struct zs_source src;
     struct zs_list all; /* dev.links */
     struct zs_list dirty_link;
+    struct zs_list more_link; /* dev.more: frames are left in rx */
     enum zs_link_state state;
     bool outgoing;
     bool local;  /* a Unix socket: the peer is on this host */
     bool broken; /* a write failed; taken down at the end of the turn, not under the feet of whoever sends */
     bool hello_seen;
+    bool no_pull; /* the peer cannot fetch payload from our memory */
     struct zs_link_key key;
     uint64_t peer_instance;
     uint32_t peer_pid; /* from the kernel; 0: not on this host, or not to be read */
@@ -518,6 +524,7 @@ struct zs_link {
     struct zs_qp *place_qp;
     struct zs_cursor place_at;
     uint32_t place_off;
+    uint32_t pulled; /* bytes fetched in this turn */
 };
 
 int zs_link_get(struct zs_qp *qp); /* attach qp->link for its destination; 0 or errno */
@@ -530,6 +537,8 @@ void zs_link_flush_dirty(void);
 void zs_link_flush_answers(struct zs_qp *qp);
 void zs_link_accept(int fd, bool local, const struct zs_hello *hello);
 bool zs_link_receive(struct zs_link *l); /* link_rx.c: what has come in. False: take the link down */
+void zs_link_more(struct zs_link *l);    /* there is more in rx than one turn should take */
+bool zs_links_go_on(void);               /* and that is taken; true if there was any */
 
 /* listen.c: the sockets that QP numbers point to, and new streams until their hello has come */
 int zs_listen_start(void);
@@ -570,7 +579,7 @@ struct zs_dev {
     struct zs_list timers;
     uint64_t next_timer_ns;
     struct zs_source *dead;
-    struct zs_list links, dirty;
+    struct zs_list links, dirty, more;
     struct zs_list contexts;
     uint64_t instance;
     uint64_t spin_ns;

@@ -14,7 +14,7 @@
 #endif
 
 #define ZS_MAGIC 0x3154465343415a5aULL
-#define ZS_WIRE_VERSION 3
+#define ZS_WIRE_VERSION 4
 
 enum zs_kind { ZS_KIND_LINK = 1, ZS_KIND_CM = 2 };
 
@@ -52,7 +52,7 @@ enum zs_frame_flags {
     ZS_F_IMM = 4,
     ZS_F_SOLICITED = 8,
     ZS_F_INV = 16,
-    ZS_F_RETRY_ACKED = 32, /* reserved */
+    ZS_F_PULL = 32, /* SEND, WRITE: no payload follows; the responder fetches it from the requester's memory (direct.c) */
 };
 
 enum zs_nak {
@@ -62,6 +62,7 @@ enum zs_nak {
     ZS_NAK_INV_REQ,
     ZS_NAK_ACCESS,
     ZS_NAK_OP,
+    ZS_NAK_PULL, /* the payload could not be fetched: send it over the stream; `imm` is 1 if that goes for all that follow */
     ZS_NAK_MAX
 };
 
@@ -73,19 +74,20 @@ struct zs_frame {
     uint32_t dst_qpn;
     uint32_t src_qpn;
     uint32_t psn;    /* message number, 24 bits, from the QP's sq_psn on; one a message, not one a packet */
-    uint32_t length; /* payload bytes behind this header */
+    uint32_t length; /* payload bytes behind this header, or to be fetched */
     uint32_t total;  /* bytes of the whole message */
     uint32_t offset; /* of this payload in the message */
     uint32_t imm;    /* immediate data (network order), rkey to invalidate, RNR timer code */
     uint32_t rkey;
-    uint32_t reserved1;
+    uint32_t qp_slot; /* PULL: which of the sender's struct zs_qp_slot */
     uint64_t va;
-    uint64_t a; /* atomics: compare or add; ATOMIC_DATA: the value found */
-    uint64_t b; /* atomics: swap */
+    uint64_t a; /* atomics: compare or add; ATOMIC_DATA: the value found; PULL: where the payload lies */
+    uint64_t b; /* atomics: swap; PULL: the lkey that covers it */
 };
 static_assert(sizeof(struct zs_frame) == 64, "wire size");
 
 #define ZS_PIECE 65536u /* payload bytes a frame carries at most: what a deregistration may have to wait for */
+#define ZS_PULL_PIECE 262144u /* the same where they are fetched, which is quicker */
 
 /* What a process shows of its queue pairs and its memory regions. A reader copies a slot and compares it with an earlier
  * copy: what has not changed over the reading of the data was valid while it was read. */
@@ -96,7 +98,9 @@ struct zs_qp_slot {
     uint32_t access; /* qp_access_flags */
     uint32_t answers; /* how many READs may be outstanding to it; 0 where it would not answer */
     uint64_t pd;
-    uint64_t reserved[4];
+    uint32_t sends; /* 1 in the states in which requests of its own may be under way */
+    uint32_t reserved0;
+    uint64_t reserved[3];
 };
 static_assert(sizeof(struct zs_qp_slot) == 64, "one cache line");
 
