@@ -78,31 +78,60 @@ static int warm_up(void **state)
     return 0;
 }
 
+/* A region just large enough: validation goes through all of it, byte for byte. */
+static void use_region(void **state, uint64_t bytes)
+{
+    struct zc_error err;
+    stop_peer_now();
+    zc_region_destroy(region);
+    assert_int_equal(zc_region_create(device, bytes, 4711, &region, &err), 0);
+    assert_int_equal(start_peer(state), 0);
+}
+
+/* Both ways to wait. */
+struct variant {
+    uint64_t qps, depth, threads;
+    enum zc_wait wait;
+};
+static const struct variant variants[] = {{1, 1, 1, ZC_WAIT_POLL}, {4, 2, 2, ZC_WAIT_POLL}, {1, 64, 2, ZC_WAIT_EVENT}};
+
+static void check_every_byte(int strategy, uint64_t size, const struct variant *variant)
+{
+    struct zc_result result;
+    const struct left before = look();
+    set_strategy(strategy, size);
+    options.validate = ZC_VALIDATE_ALL;
+    options.measure_s = 0.002;
+    options.footprint_bytes = 1 << 20;
+    options.skip_latency = options.skip_throughput = true;
+    options.qps = variant->qps;
+    options.operations_max = variant->depth;
+    options.concurrency = options.concurrency_reg = options.concurrency_dereg = variant->threads;
+    options.wait = variant->wait;
+    assert_done(&result);
+    assert_int_equal(result.terms.qps, variant->qps);
+    assert_int_equal(result.validation.bytes, result.validation.requests * size);
+    assert_true(result.validation.requests >= 1 && !result.validation.failed);
+    zc_result_destroy(&result);
+    assert_nothing_left(before);
+}
+
+static void walk_sizes(const uint64_t *sizes, size_t count)
+{
+    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
+        for (size_t s = 0; s < count; s++)
+            for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++)
+                check_every_byte(strategy, sizes[s], &variants[v]);
+}
+
 static void test_every_byte(void **state)
 {
-    (void)state;
-    static const uint64_t sizes[] = {1, 4095, 4096, (64 << 10) + 1, 1 << 20, (3 << 20) + 7};
-    static const struct { uint64_t qps, depth, threads; } variants[] = {{1, 1, 1}, {4, 2, 2}, {1, 64, 2}};
-    for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++)
-        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-            for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
-                struct zc_result result;
-                const struct left before = look();
-                set_strategy(strategy, sizes[s]);
-                options.validate = ZC_VALIDATE_ALL;
-                options.measure_s = 0.02;
-                options.footprint_bytes = 4 << 20;
-                options.skip_latency = options.skip_throughput = true;
-                options.qps = variants[v].qps;
-                options.operations_max = variants[v].depth;
-                options.concurrency = options.concurrency_reg = options.concurrency_dereg = variants[v].threads;
-                assert_done(&result);
-                assert_int_equal(result.terms.qps, variants[v].qps);
-                assert_int_equal(result.validation.bytes, result.validation.requests * sizes[s]);
-                assert_true(result.validation.requests >= 1 && !result.validation.failed);
-                zc_result_destroy(&result);
-                assert_nothing_left(before);
-            }
+    static const uint64_t small[] = {1, 4095, 4096, (64 << 10) + 1}, large[] = {1 << 20, (3 << 20) + 7};
+    use_region(state, 128 << 10);
+    walk_sizes(small, sizeof small / sizeof small[0]);
+    use_region(state, 4 << 20);
+    walk_sizes(large, sizeof large / sizeof large[0]);
+    use_region(state, REGION);
 }
 
 static void check_figures(int strategy, const struct zc_result *result)
@@ -140,7 +169,8 @@ static void test_figures(void **state)
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
         struct zc_result result;
         set_strategy(strategy, 256 << 10);
-        options.warmup_s = 0.05;
+        options.warmup_s = 0.02;
+        options.measure_s = 0.1;
         options.operations_max = 16;
         assert_done(&result);
         check_figures(strategy, &result);
@@ -158,8 +188,8 @@ static void test_cancel_and_peer_loss(void **state)
             options.measure_s = 30;
             options.skip_latency = true;
             act_in = ZC_PHASE_THROUGHPUT;
-            cancel_after_s = lose_peer ? 0 : 0.15;
-            stop_peer_after_s = lose_peer ? 0.15 : 0;
+            cancel_after_s = lose_peer ? 0 : 0.05;
+            stop_peer_after_s = lose_peer ? 0.05 : 0;
             const uint64_t begin = zc_now_ns();
             assert_true(run(&result) < 0);
             assert_int_equal(result.error.kind, lose_peer ? ZC_ERR_PEER : ZC_ERR_CANCELLED);
@@ -187,12 +217,8 @@ static void limit_locking(bool on)
 static void test_memlock_in_the_middle(void **state)
 {
     struct rlimit limit, low;
-    struct zc_error err;
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    stop_peer_now();
-    zc_region_destroy(region);
-    assert_int_equal(zc_region_create(device, 2 << 20, 4711, &region, &err), 0);
-    assert_int_equal(start_peer(state), 0);
+    use_region(state, 2 << 20);
     for (int strategy = 0; strategy < ZC_STRATEGY_COUNT; strategy++) {
         struct zc_result result;
         const struct left before = look();
