@@ -34,7 +34,7 @@ void zc_environment_init(struct zc_environment *environment)
 static void terms_init(struct zc_terms *terms)
 {
     terms->inflight = terms->footprint_bytes = terms->buffers = terms->huge_page_bytes = ZC_UNMEASURED;
-    terms->chunk_bytes = terms->chunks = terms->staging_bytes = terms->staging_slots = ZC_UNMEASURED;
+    terms->chunk_bytes = terms->chunks = terms->staging_bytes = terms->staging_slots = terms->staging_huge_page_bytes = ZC_UNMEASURED;
     terms->memory_max_bytes = terms->max_read_bytes = terms->page_bytes = ZC_UNMEASURED;
     terms->wait = -1;
     terms->memory_numa_node = terms->thread_numa_node = -1;

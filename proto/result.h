@@ -87,6 +87,7 @@ struct zc_terms {
     uint64_t huge_page_bytes;           /* of the user buffers, as obtained; ZC_UNMEASURED if unknown */
     uint64_t chunk_bytes, chunks;       /* of one request */
     uint64_t staging_bytes, staging_slots;
+    uint64_t staging_huge_page_bytes;   /* of the staging memory, as obtained, rounded up to pages; ZC_UNMEASURED if unknown */
     uint64_t memory_max_bytes;          /* after lowering to half of the free memory */
     uint32_t threads;                   /* that the strategy has beside the run's own */
     int wait;                           /* enum zc_wait, in force: event where busy threads outnumber cores; -1 unknown */

@@ -120,11 +120,12 @@ static json_t *terms_to_json(const struct zc_terms *t)
         "qps", zc_json_known(t->qps),
         "outstanding_reads", zc_json_known(t->outstanding_reads),
         "max_read_bytes", zc_json_count(t->max_read_bytes));
-    json_t *memory = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    json_t *memory = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "post", t->post == ZC_FAMILY_AUTO ? json_null() : json_string(zc_family_names[t->post]),
         "poll", t->poll == ZC_FAMILY_AUTO ? json_null() : json_string(zc_family_names[t->poll]),
         "page_bytes", zc_json_count(t->page_bytes),
         "huge_page_bytes", zc_json_count(t->huge_page_bytes),
+        "staging_huge_page_bytes", zc_json_count(t->staging_huge_page_bytes),
         "memory_numa_node", node_to_json(t->memory_numa_node),
         "thread_numa_node", node_to_json(t->thread_numa_node),
         "relaxed_ordering", t->relaxed_ordering < 0 ? json_null() : json_boolean(t->relaxed_ordering),

@@ -52,11 +52,10 @@ static void init_caller(struct zc_callers *callers, uint32_t index, const struct
         caller->params.progress = NULL;
         caller->params.wake = NULL;
         caller->params.reuse = NULL;
-        caller->params.options.logging = false;     /* the first caller's trace is the run's */
     }
     caller->run = (struct zc_run){
         .params = &caller->params, .result = index > 0 ? &caller->result : result, .callers = callers,
-        .strategy = &zc_strategies[params->options.strategy],
+        .strategy = &zc_strategies[params->options.strategy], .number = index,
     };
 }
 
@@ -181,6 +180,7 @@ static void merge_terms(struct zc_terms *into, const struct zc_terms *from)
     add(&into->buffers, from->buffers);
     add(&into->huge_page_bytes, from->huge_page_bytes);
     add(&into->staging_bytes, from->staging_bytes);
+    add(&into->staging_huge_page_bytes, from->staging_huge_page_bytes);
     add(&into->staging_slots, from->staging_slots);
     add(&into->memory_max_bytes, from->memory_max_bytes);
     into->qps += from->qps;

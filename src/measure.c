@@ -152,7 +152,8 @@ static int create_pipeline(struct zc_run *run)
         .device = params->device, .completion = run->completion, .connection = run->connection,
         .send_slots = run->send_slots, .user = &run->user, .least_bytes = params->options.size_bytes,
         .cache_bytes = max_u64(params->options.cache_max_bytes / zc_callers_count(run->callers), 1),
-        .mr_access = run->mr_access, .trace = run->trace, .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
+        .mr_access = run->mr_access, .trace = run->trace, .caller = run->number,
+        .numa_node = run->user.numa_node, .cancel_fd = params->cancel_fd,
         .cancel = params->cancel, .thread_allocations = params->thread_allocations, .idle = zc_load_idle, .idle_arg = &run->load,
     };
     return zc_pipeline_create(&pipeline, &run->pipeline, &run->result->error);
@@ -165,11 +166,10 @@ static int run_set_up(struct zc_run *run)
     struct zc_terms *const terms = &result->terms;
     zc_run_enter(run, ZC_PHASE_SETUP, 0);
     run_plan(run);
+    run->trace = zc_callers_first(run->callers)->trace;
     int rc = create_records(run);
     if (rc == 0)
         rc = zc_run_create_buffers(run);
-    if (rc == 0)
-        rc = zc_run_create_trace(run);
     if (rc == 0)
         rc = create_pipeline(run);
     if (rc < 0)
@@ -221,7 +221,8 @@ static int finish_trace(struct zc_run *run, int rc)
 /* Latency before throughput: what is measured one at a time comes before the caches and queues are filled. The two short passes
  * are last, because they time every stage and sleep. */
 static int (*const steps[])(struct zc_run *run) = {
-    run_prepare, zc_run_place, zc_run_relax, run_connect, run_set_up, zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
+    run_prepare, zc_run_place, zc_run_relax, run_connect, zc_run_create_trace, run_set_up,
+    zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
 };
 
 static bool cancelled(const struct zc_measure_params *params)

@@ -19,6 +19,7 @@ struct zc_run {
     struct zc_result *result;
     const struct zc_strategy *strategy;
     struct zc_callers *callers;         /* this one and those beside it (callers.h) */
+    uint32_t number;                    /* of this one, from 0 */
     const atomic_bool *stop;            /* one of them has failed */
 
     struct zc_placement *placement;
@@ -30,7 +31,7 @@ struct zc_run {
     struct zc_buffer user;              /* all user buffers */
     struct zc_pipeline *pipeline;
     struct zc_load load;
-    struct zc_trace *trace;             /* NULL: no logging */
+    struct zc_trace *trace;             /* of all callers, made and kept by the first; NULL: no logging */
     uint64_t trace_start_ns;
     struct zc_histogram *available, *reclaimed;
     size_t series_capacity;             /* of result->throughput.series_bytes */
@@ -52,8 +53,8 @@ int zc_run_create_buffers(struct zc_run *run);      /* once terms.footprint_byte
 uint32_t zc_run_threads_max(const struct zc_run_options *options);
 /* Distance of two user buffers. Fresh ones are whole pages of their kind, because only whole ones are discarded. */
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options);
-/* The trace: rings before the pipeline exists, recording from the opening of the last window to its end, the file once the pipeline
- * is gone. */
+/* The trace: the first caller makes its rings, for the threads of all of them, in a step of its own before any pipeline exists;
+ * recording from the opening of the last window to its end; the file once the pipelines are gone. */
 int zc_run_create_trace(struct zc_run *run);
 void zc_run_trace_opened(struct zc_run *run, uint64_t start_ns);
 void zc_run_trace_ended(struct zc_run *run);

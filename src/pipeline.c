@@ -261,6 +261,7 @@ void zc_pipeline_terms(const struct zc_pipeline *pipeline, struct zc_terms *term
     terms->chunk_bytes = chunk_bytes(pipeline);
     terms->chunks = pipeline->chunks_per_request;
     terms->staging_slots = staging ? pipeline->chunk_count : 0;
+    terms->staging_huge_page_bytes = staging ? pipeline->staging_huge_bytes : 0;
     terms->staging_bytes = staging ? pipeline->chunk_count * pipeline->copy_chunk_bytes : 0;
     terms->threads = zc_hands_count(&pipeline->hands);
     terms->wait = pipeline->wait;

@@ -156,6 +156,7 @@ struct zc_pipeline_params {
     uint64_t (*thread_allocations)(void);   /* allocator calls of the calling thread so far; NULL: not counted */
     uint64_t stuck_ns;                      /* no completion for so long is an error; 0: 10 s */
     struct zc_trace *trace;                 /* where zc_pipeline_set_tracing() makes it record; NULL: nowhere */
+    uint32_t caller;                        /* as whose its records are marked there */
     void (*idle)(void *arg, uint64_t now_ns);   /* called every few milliseconds while waiting; NULL: not */
     void *idle_arg;
 };

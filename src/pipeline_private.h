@@ -94,6 +94,7 @@ struct zc_pipeline {
     struct zc_ring ready;               /* chunks that wait for a slot, the first one perhaps with READs in flight already */
     struct zc_ring landed;              /* chunks that wait for after() */
     uint32_t posted;                    /* READs in flight */
+    uint64_t staging_huge_bytes;        /* of the staging memory's pages; set by its setup() */
 
     struct zc_lane *lanes;              /* one a QP */
     uint32_t lane_count, next_lane;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "callers.h"
 #include "measure_private.h"
 #include "reuse_private.h"
 
@@ -98,9 +99,10 @@ static enum zc_phase traced_window(const struct zc_run *run)
 
 int zc_run_create_trace(struct zc_run *run)
 {
-    if (!run->params->options.logging)
+    if (!run->params->options.logging || run->number > 0)
         return 0;
-    return zc_trace_create(zc_run_threads_max(&run->params->options), TRACE_RECORDS, &run->trace, &run->result->error);
+    return zc_trace_create(zc_callers_count(run->callers) * zc_run_threads_max(&run->params->options), TRACE_RECORDS, &run->trace,
+                           &run->result->error);
 }
 
 void zc_run_trace_opened(struct zc_run *run, uint64_t start_ns)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,8 +96,8 @@ static uint32_t cut(uint64_t value)
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-void zc_trace_add(struct zc_trace *trace, enum zc_trace_stage stage, uint64_t begin_ns, uint64_t end_ns, uint64_t request,
-                  uint64_t chunk, uint64_t bytes)
+void zc_trace_add(struct zc_trace *trace, uint32_t caller, enum zc_trace_stage stage, uint64_t begin_ns, uint64_t end_ns,
+                  uint64_t request, uint64_t chunk, uint64_t bytes)
 {
     struct ring *const ring = mine.number == trace->number ? mine.ring : take_ring(trace);
     if (!ring) {
@@ -105,7 +106,7 @@ void zc_trace_add(struct zc_trace *trace, enum zc_trace_stage stage, uint64_t be
     }
     ring->records[ring->written++ % trace->capacity] = (struct zc_trace_record){
         .begin_ns = begin_ns, .request = request, .duration_ns = cut(end_ns - begin_ns), .chunk = (uint32_t)chunk,
-        .bytes = cut(bytes), .stage = (uint8_t)stage,
+        .bytes = cut(bytes), .caller = (uint16_t)caller, .stage = (uint8_t)stage,
     };
 }
 
@@ -116,10 +117,10 @@ double zc_trace_cost_ns(void)
     struct zc_error err;
     if (zc_trace_create(1, ROUNDS, &trace, &err) < 0)
         return 0;
-    zc_trace_add(trace, ZC_TRACE_SUBMITTED, 0, 0, 0, 0, 0);     /* takes the ring */
+    zc_trace_add(trace, 0, ZC_TRACE_SUBMITTED, 0, 0, 0, 0, 0);     /* takes the ring */
     const uint64_t begin = zc_now_ns();
     for (uint64_t i = 0; i < ROUNDS; i++)
-        zc_trace_add(trace, ZC_TRACE_POSTED, zc_now_ns(), zc_now_ns(), i, 0, 0);
+        zc_trace_add(trace, 0, ZC_TRACE_POSTED, zc_now_ns(), zc_now_ns(), i, 0, 0);
     const uint64_t end = zc_now_ns();
     zc_trace_destroy(trace);
     return (double)(end - begin) / ROUNDS;
@@ -180,8 +181,8 @@ static void write_name(struct writer *writer, const char *event, uint32_t track,
 
 static void write_details(struct writer *writer, const struct zc_trace_record *record)
 {
-    fprintf(writer->file, ",\"cat\":\"chunk\",\"args\":{\"request\":%" PRIu64 ",\"chunk\":%" PRIu32 ",\"bytes\":%" PRIu32 "}}",
-            record->request, record->chunk, record->bytes);
+    fprintf(writer->file, ",\"cat\":\"chunk\",\"args\":{\"caller\":%u,\"request\":%" PRIu64 ",\"chunk\":%" PRIu32 ",\"bytes\":%" PRIu32 "}}",
+            record->caller, record->request, record->chunk, record->bytes);
 }
 
 /* A READ is in flight from its doorbell to its completion: a span of its own, because many overlap. */
@@ -191,8 +192,8 @@ static void write_flight(struct writer *writer, const struct zc_trace_record *re
     if (!begins && record->stage != ZC_TRACE_COMPLETED)
         return;
     begin_event(writer, begins ? "b" : "e", "READ", track);
-    fprintf(writer->file, ",\"cat\":\"read\",\"id\":\"%" PRIu64 ".%" PRIu32 "\",\"ts\":%.3f}", record->request, record->chunk,
-            microseconds(writer, record->begin_ns));
+    fprintf(writer->file, ",\"cat\":\"read\",\"id\":\"%u.%" PRIu64 ".%" PRIu32 "\",\"ts\":%.3f}", record->caller, record->request,
+            record->chunk, microseconds(writer, record->begin_ns));
 }
 
 static void write_record(struct writer *writer, const struct zc_trace_record *record, uint32_t track)
@@ -208,6 +209,15 @@ static void write_record(struct writer *writer, const struct zc_trace_record *re
     write_flight(writer, record, track);
 }
 
+/* A thread works for one caller only; a ring that belongs to a thread has a record. */
+static bool several_callers(const struct zc_trace *trace)
+{
+    for (uint32_t i = 0; i < used_rings(trace); i++)
+        if (trace->rings[i].records[0].caller > 0)
+            return true;
+    return false;
+}
+
 static void write_all(const struct zc_trace *trace, const char *title, struct writer *writer)
 {
     struct zc_trace_counts counts;
@@ -217,7 +227,9 @@ static void write_all(const struct zc_trace *trace, const char *title, struct wr
     write_name(writer, "process_name", 0, title);
     for (uint32_t i = 0; i < counts.threads; i++) {
         const struct ring *const ring = &trace->rings[i];
-        write_name(writer, "thread_name", i + 1, ring->name);
+        char name[NAME_MAX_BYTES + 32];
+        snprintf(name, sizeof name, "%s, caller %u", ring->name, ring->records[0].caller);
+        write_name(writer, "thread_name", i + 1, several_callers(trace) ? name : ring->name);
         for (uint64_t at = ring->written - kept(trace, ring); at < ring->written; at++)
             write_record(writer, &ring->records[at % trace->capacity], i + 1);
     }

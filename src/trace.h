@@ -23,12 +23,13 @@ extern const char *const zc_trace_stage_names[];    /* "submitted", ... */
 
 struct zc_trace_record {
     uint64_t begin_ns;          /* CLOCK_MONOTONIC */
-    uint64_t request;           /* counted from 0 in the order of submission */
+    uint64_t request;           /* of a caller, counted from 0 in the order of submission */
     uint32_t duration_ns;       /* 0: a moment; longer than 4 s is cut */
     uint32_t chunk;             /* of the request, from 0 */
     uint32_t bytes;             /* of the chunk or request; more than 4 GiB is cut */
+    uint16_t caller;            /* whose request, from 0 */
     uint8_t stage;              /* enum zc_trace_stage */
-    uint8_t reserved[3];
+    uint8_t reserved;
 };
 _Static_assert(sizeof(struct zc_trace_record) == 32, "two a cache line");
 
@@ -46,8 +47,8 @@ void zc_trace_destroy(struct zc_trace *trace);      /* NULL is allowed */
 
 /* Append to the calling thread's ring, which becomes its own with the first record. Any thread, several at once; never blocks, never
  * allocates. end_ns at least begin_ns. */
-void zc_trace_add(struct zc_trace *trace, enum zc_trace_stage stage, uint64_t begin_ns, uint64_t end_ns, uint64_t request,
-                  uint64_t chunk, uint64_t bytes);
+void zc_trace_add(struct zc_trace *trace, uint32_t caller, enum zc_trace_stage stage, uint64_t begin_ns, uint64_t end_ns,
+                  uint64_t request, uint64_t chunk, uint64_t bytes);
 
 /* The rest is for when no thread records any more. */
 void zc_trace_counts(const struct zc_trace *trace, struct zc_trace_counts *counts);

@@ -4,14 +4,15 @@
 void zc_trace_request(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_request *request)
 {
     const uint64_t now_ns = zc_now_ns();
-    zc_trace_add(pipeline->params.trace, stage, now_ns, now_ns, request->number, 0, request->all_bytes);
+    zc_trace_add(pipeline->params.trace, pipeline->params.caller, stage, now_ns, now_ns, request->number, 0,
+                 request->all_bytes);
 }
 
 void zc_trace_chunk(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_chunk *chunk, uint64_t begin_ns,
                     uint64_t end_ns)
 {
-    zc_trace_add(pipeline->params.trace, stage, begin_ns, end_ns ? end_ns : begin_ns, chunk->request->number, chunk->number,
-                 chunk->length_bytes);
+    zc_trace_add(pipeline->params.trace, pipeline->params.caller, stage, begin_ns, end_ns ? end_ns : begin_ns,
+                 chunk->request->number, chunk->number, chunk->length_bytes);
 }
 
 void zc_trace_posted(struct zc_pipeline *pipeline, const struct ibv_send_wr *list, uint64_t begin_ns)

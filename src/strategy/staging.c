@@ -43,6 +43,7 @@ static int staging_setup(struct zc_pipeline *pipeline, struct zc_error *err)
                                           &staging->buffer, err);
     if (rc < 0)
         return rc;
+    pipeline->staging_huge_bytes = zc_buffer_huge_bytes(&staging->buffer);
     return zc_mr_register(pipeline->params.device, staging->buffer.address, staging->buffer.length_bytes, zc_pipeline_mr_access(pipeline),
                           "staging memory", &staging->mr, err);
 }

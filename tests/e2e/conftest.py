@@ -17,6 +17,17 @@ def pytest_report_header():
     return f"zcrdma: {harness.BUILD}, device {harness.DEVICE}{', in the lab' if harness.LAB else ''}"
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "native: the device has no part in it, so that the lab's slow CPU need not repeat it")
+
+
+def pytest_collection_modifyitems(config, items):
+    if harness.LAB:
+        left_out = [item for item in items if item.get_closest_marker("native")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
     """A test that hangs fails where it hangs."""

@@ -26,8 +26,8 @@ SOFT_LIBRARY = BUILD / "src" / "soft" / "libzcsoft.so"
 PEER = BUILD / "tests" / "e2e" / "e2e_peer"
 PRELOAD = os.environ.get("ZC_PRELOAD", str(SOFT_LIBRARY))
 
-# Options of a run that is over soon; the window is long enough for several requests in the lab and on a busy machine.
-SHORT = ("--size", "64K", "--warmup", "0.1", "--measure", "0.5", "--memory-max", "64M")
+# Options of a run that is over soon; the windows are long enough for several requests in the lab and on a busy machine.
+SHORT = ("--size", "64K", "--warmup", "0.05", "--measure", "0.3" if LAB else "0.2", "--memory-max", "64M")
 # Options of a run that goes on until somebody ends it.
 LONG = ("--size", "64K", "--warmup", "0.1", "--measure", "120", "--memory-max", "64M")
 

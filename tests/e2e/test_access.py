@@ -10,6 +10,8 @@ import pytest
 
 from harness import DEADLINE_S, LAB, LONG, ZCCTL, environment, one_line, wait_until
 
+pytestmark = pytest.mark.native
+
 DENIED, BUSY = -32003, -32002
 GROUP = "nogroup"
 pytestmark = pytest.mark.skipif(LAB, reason="nothing of it depends on the device; test_systemd.py has a member of the group")

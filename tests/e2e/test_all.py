@@ -10,6 +10,7 @@ from harness import LONG, SHORT, one_line
 QUICK = (*SHORT, "--measure", "0.3", "--peer", "self")
 
 
+@pytest.mark.native
 def test_table(daemon):
     done = daemon.zcctl("run", "--strategy", "copy_blocking,naive_blocking,ideal_blocking", *QUICK, "--skip-validation")
     assert done.stderr == ""
@@ -23,6 +24,7 @@ def test_table(daemon):
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.native
 def test_documents(daemon, check_schema):
     """JSON is the array of the documents, which are stored like any other."""
     documents = json.loads(daemon.zcctl("--json", "run", "--strategy", "copy_blocking,pipeline_blocking", *QUICK).stdout)
@@ -44,6 +46,7 @@ def test_all(daemon):
     assert done.stderr == "" or (not device["odp"] and "odp strategies are left out" in one_line(done.stderr))
 
 
+@pytest.mark.native
 def test_ideals_want_a_word_about_validation(daemon):
     done = daemon.zcctl("--json", "run", "--strategy", "copy_blocking,ideal_blocking", *QUICK)
     assert "ideal_blocking is left out" in one_line(done.stderr)
@@ -52,6 +55,7 @@ def test_ideals_want_a_word_about_validation(daemon):
     assert "nothing is left to run" in done.stderr
 
 
+@pytest.mark.native
 def test_options_that_some_do_not_take(daemon):
     """Left out for those, with a word; taken by the others."""
     done = daemon.zcctl("--json", "run", "--strategy", "copy_blocking,naive_blocking", *QUICK, "--mr-size", "16K")
@@ -60,6 +64,7 @@ def test_options_that_some_do_not_take(daemon):
     assert copy["config"]["mr_size"] == 16384 and naive["config"]["mr_size"] is None
 
 
+@pytest.mark.native
 def test_fresh_buffers_beside_an_ideal(daemon):
     done = daemon.zcctl("--json", "run", "--strategy", "copy_blocking,ideal_blocking", *QUICK, "--buffers", "fresh",
                         "--skip-validation")
@@ -68,6 +73,7 @@ def test_fresh_buffers_beside_an_ideal(daemon):
 
 
 @pytest.mark.parametrize("strategies", ("copy_blocking,magic", "copy_blocking,", ",", "all,copy_blocking", "ideal_blocking,"))
+@pytest.mark.native
 def test_usage(daemon, strategies):
     """Said before anything runs."""
     done = daemon.zcctl("run", "--strategy", strategies, *LONG, "--peer", "self", "--skip-validation", status=2)
@@ -75,11 +81,13 @@ def test_usage(daemon, strategies):
     assert daemon.call("run.list")["runs"] == []
 
 
+@pytest.mark.native
 def test_usage_without_a_run(daemon):
     assert "peer" in one_line(daemon.zcctl("run", "--strategy", "all", status=2).stderr.splitlines()[-1])
     assert "--detach" in one_line(daemon.zcctl("run", "--strategy", "all", "--peer", "self", "--detach", status=2).stderr)
 
 
+@pytest.mark.native
 def test_a_failure_does_not_end_the_others(daemon):
     """A size beyond the region fails each run; each is tried, and each has its line."""
     done = daemon.zcctl("--json", "run", "--strategy", "copy_blocking,naive_blocking", *QUICK, "--size", "32M", status=1)
@@ -88,6 +96,7 @@ def test_a_failure_does_not_end_the_others(daemon):
     daemon.serves()
 
 
+@pytest.mark.native
 def test_interrupt(daemon):
     """Ctrl-C ends the run that is measured and all that would follow."""
     process = daemon.popen("run", "--strategy", "copy_blocking,naive_blocking", *LONG, "--peer", "self")

@@ -61,6 +61,7 @@ def serves_afterwards(daemon):
     (("results", "get"), ("get",)),
     ((), ()),
 ], ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else "")
+@pytest.mark.native
 def test_usage(daemon, arguments, words):
     done = daemon.zcctl(*arguments, status=2)
     assert done.stdout == ""
@@ -69,6 +70,7 @@ def test_usage(daemon, arguments, words):
         assert all(re.search(word, line) for word in words), line
 
 
+@pytest.mark.native
 def test_size_larger_than_the_region(daemon):
     """Only the peer knows its region; both sizes are named."""
     done = daemon.zcctl(*RUN, *SHORT, "--size", "32M", status=1)
@@ -78,6 +80,7 @@ def test_size_larger_than_the_region(daemon):
     assert "region" in line
 
 
+@pytest.mark.native
 def test_unknown_result(daemon):
     unknown = "20000101T000000Z-copy_blocking-0000"
     for verb in ("get", "delete"):
@@ -100,6 +103,7 @@ def test_unknown_result(daemon):
     ({"strategy": "copy_blocking"}, "peer"),
     ({"strategy": "copy_blocking", "peer": "x" * 1000}, "peer"),
 ], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.native
 def test_json_member(daemon, params, field):
     with pytest.raises(RpcError) as caught:
         daemon.call("run.start", params)
@@ -118,6 +122,7 @@ def failed_run(daemon, peer_name, *words):
     return line
 
 
+@pytest.mark.native
 def test_peer_name_does_not_resolve(daemon):
     failed_run(daemon, "no-such-host.invalid", "no-such-host.invalid")
 
@@ -241,12 +246,14 @@ def test_garbage_at_the_transport(daemon):
 # --- the machine
 
 
+@pytest.mark.native
 def test_daemon_unreachable(folder):
     done = subprocess.run([ZCCTL, "--socket", folder / "none.sock", "stats"], capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 3
     assert "none.sock" in one_line(done.stderr)
 
 
+@pytest.mark.native
 def test_socket_of_something_else(folder):
     """A listener that accepts, answers with garbage and closes."""
     with socket.socket(socket.AF_UNIX) as listener:
@@ -263,6 +270,7 @@ def test_socket_of_something_else(folder):
 
 
 @needs_root
+@pytest.mark.native
 def test_socket_without_permission(daemon, folder):
     program = shutil.copy(ZCCTL, folder)        # the build tree may be closed to other users
     done = subprocess.run([*as_nobody(), program, "--socket", daemon.socket, "stats"], capture_output=True, text=True,
@@ -272,6 +280,7 @@ def test_socket_without_permission(daemon, folder):
     assert str(daemon.socket) in line and "ermission" in line, line
 
 
+@pytest.mark.native
 def test_state_folder_becomes_unwritable(start):
     """The figures are shown, the error says that they were not stored, and the exit status is not 0."""
     daemon = start()
@@ -286,6 +295,7 @@ def test_state_folder_becomes_unwritable(start):
     assert "not stored" in one_line(done.stderr)
 
 
+@pytest.mark.native
 def test_state_folder_cannot_be_made(start, folder):
     """The same from the start: measuring needs no store."""
     (folder / "file").write_text("")
@@ -339,6 +349,7 @@ def test_software_device_not_installed(new, folder):
     assert "libzcsoft.so" in line, line
 
 
+@pytest.mark.native
 def test_no_such_device(new):
     status, line = new(device="mlx5_99").refused()
     assert status == 1
@@ -357,18 +368,21 @@ def test_no_such_device(new):
     (("--socket", "/" + "x" * 200), ("x" * 20,)),
     (("--config", "/nonexistent.conf"), ("/nonexistent.conf",)),
 ], ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "")
+@pytest.mark.native
 def test_daemon_arguments(new, arguments, words):
     status, line = new(*arguments).refused()
     assert status in (1, 2)
     assert all(re.search(word, line) for word in words), line
 
 
+@pytest.mark.native
 def test_region_that_does_not_fit(new):
     status, line = new(region="1000T").refused()
     assert status in (1, 2)
     assert "region" in line, line
 
 
+@pytest.mark.native
 def test_daemon_killed_mid_run(start):
     daemon = start()
     zcctl = daemon.popen(*RUN, *LONG)

@@ -8,6 +8,8 @@ import pytest
 
 from harness import SHORT, SOURCE, ZCCTL, environment
 
+pytestmark = pytest.mark.native
+
 SCRIPTS = SOURCE / "etc" / "completion"
 BASH = """
 source "$1"

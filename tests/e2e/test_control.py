@@ -8,6 +8,8 @@ import pytest
 
 from harness import DEADLINE_S, LONG, SHORT, RpcError, wait_until
 
+pytestmark = pytest.mark.native
+
 PARSE, REQUEST, METHOD, PARAMS, NOT_FOUND, TOO_LONG = -32700, -32600, -32601, -32602, -32001, -32008
 LINE_MAX = 1 << 20
 

@@ -18,6 +18,7 @@ def program(*arguments):
 
 
 @pytest.mark.parametrize("name", [ZCRDMAD, ZCCTL], ids=["zcrdmad", "zcctl"])
+@pytest.mark.native
 def test_help_and_version(name):
     for option in ("--help", "--version"):
         done = program(name, option)
@@ -29,6 +30,7 @@ def test_help_and_version(name):
 
 
 @pytest.mark.parametrize("command", ["run", "stats", "sessions", "devices", "results", "version"])
+@pytest.mark.native
 def test_help_of_subcommands(command):
     done = program(ZCCTL, command, "--help")
     assert done.returncode == 0 and command in done.stdout and done.stderr == ""
@@ -39,6 +41,7 @@ def test_help_of_subcommands(command):
 
 
 @pytest.mark.parametrize("command", [("stats",), ("sessions",), ("devices",), ("results", "list"), ("version",)], ids=" ".join)
+@pytest.mark.native
 def test_subcommands(daemon, command):
     done = daemon.zcctl(*command)
     assert done.stdout and done.stderr == ""
@@ -46,6 +49,7 @@ def test_subcommands(daemon, command):
     assert isinstance(json.loads(daemon.zcctl(*command, "--json").stdout), (dict, list)), "--json behind the command"
 
 
+@pytest.mark.native
 def test_second_daemon_is_refused(start, new):
     first = start()
     second = new()
@@ -63,6 +67,7 @@ def test_second_daemon_on_the_same_port_is_refused(start, new):
     assert str(port) in line, line
 
 
+@pytest.mark.native
 def test_stale_socket_is_replaced(start):
     daemon = start()
     daemon.kill()
@@ -71,6 +76,7 @@ def test_stale_socket_is_replaced(start):
     daemon.serves()
 
 
+@pytest.mark.native
 def test_something_else_in_place_of_the_socket(new):
     """A file that is not a socket is not ours to remove."""
     daemon = new()
@@ -81,6 +87,7 @@ def test_something_else_in_place_of_the_socket(new):
     assert daemon.socket.read_text() == "precious\n"
 
 
+@pytest.mark.native
 def test_shipped_configuration_is_valid():
     done = program(ZCRDMAD, "--config", SOURCE / "etc" / "zcrdmad.conf", "--check-config")
     assert done.returncode == 0, done.stderr
@@ -88,6 +95,7 @@ def test_shipped_configuration_is_valid():
 
 @pytest.mark.parametrize("line, word", [("colour = blue", "colour"), ("region_size = huge", "region_size"), ("listen = 1.2.3.4:x", "listen"),
                                         ("nonsense without a value", "key")])
+@pytest.mark.native
 def test_configuration_errors_are_named(folder, line, word):
     """File, line and key."""
     file = folder / "bad.conf"
@@ -98,6 +106,7 @@ def test_configuration_errors_are_named(folder, line, word):
     assert word in said and "bad.conf:2" in said, said
 
 
+@pytest.mark.native
 def test_command_line_wins_over_configuration(start, folder):
     file = folder / "own.conf"
     file.write_text(f"[zcrdmad]\nregion_size = 1M\nsocket = /nonexistent/folder/sock\n")
@@ -120,6 +129,7 @@ def test_terminated_mid_run(start):
     assert daemon.call("result.get", {"id": row["id"]})["error"]["kind"] == "cancelled"
 
 
+@pytest.mark.native
 def test_results_survive_a_restart(start):
     daemon = start()
     kept, deleted = daemon.run(*SHORT), daemon.run(*SHORT)
@@ -134,6 +144,7 @@ def test_results_survive_a_restart(start):
     assert not list(daemon.state.rglob("*.json"))
 
 
+@pytest.mark.native
 def test_foreign_files_in_the_store(start):
     """They are not ours, and not fatal."""
     daemon = start()
@@ -149,6 +160,7 @@ def test_foreign_files_in_the_store(start):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE], ids=lambda s: s.name)
+@pytest.mark.native
 def test_other_signals(start, number):
     """SIGINT stops it as SIGTERM does; the others do not, where they mean anything at all."""
     daemon = start()
@@ -174,7 +186,7 @@ def test_idle_daemon_sleeps(daemon):
     wait_until(lambda: daemon.objects()["sessions"] == 0, "no session is left")
     # The least of several seconds, because this machine may be busy with something else.
     costs = []
-    for _ in range(4):
+    while len(costs) < 4 and (not costs or min(costs) > 0.05 * os.sysconf("SC_CLK_TCK")):
         before = cpu_ticks()
         time.sleep(1)
         costs.append(cpu_ticks() - before)

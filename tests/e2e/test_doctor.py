@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from harness import LONG, free_port, wait_until
 
 CHECKS = ["device", "port", "memlock", "rate", "pcie", "mtu", "rd_atomic", "relaxed_ordering", "odp", "iommu", "others", "numa", "cores",
@@ -46,6 +48,7 @@ def test_peers(daemon):
     assert "peer" in daemon.zcctl("doctor", "--peer", "no host at all", status=2).stderr
 
 
+@pytest.mark.native
 def test_environment(start):
     daemon = start(RDMAV_HUGEPAGES_SAFE="1")
     _, rows = examine(daemon)
@@ -53,6 +56,7 @@ def test_environment(start):
     assert rows["fork_safe"]["level"] == "ok"
 
 
+@pytest.mark.native
 def test_other_users(start):
     """What our own sides do is told from what others do."""
     requester, responder = start(), start()
@@ -67,6 +71,7 @@ def test_other_users(start):
     wait_until(lambda: responder.objects()["sessions"] == 0, "the session has ended")
 
 
+@pytest.mark.native
 def test_stopped_meanwhile(start, peer):
     """A daemon that stops does not wait for a peer that never answers."""
     daemon = start()

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, LAB, ZCCTL, ZCRDMAD, environment
+from harness import BUILD, ZCCTL, ZCRDMAD, environment
 
-pytestmark = [pytest.mark.skipif(LAB, reason="nothing of it depends on the machine"),
+pytestmark = [pytest.mark.native,
               pytest.mark.skipif(not shutil.which("scdoc"), reason="scdoc is not installed: there are no manual pages")]
 
 

@@ -7,7 +7,11 @@ import select
 import signal
 import time
 
+import pytest
+
 from harness import DEADLINE_S, LONG, SHORT, one_line, wait_until
+
+pytestmark = pytest.mark.native
 
 RUN = ("run", "--strategy", "copy_blocking", "--peer", "self")
 

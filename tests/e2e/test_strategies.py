@@ -1,13 +1,16 @@
 """Every strategy through the whole path: every byte verified, figures where its parts make some, nothing left behind."""
 
 import json
+import os
 
 import pytest
 
-from harness import LAB, SHORT, wait_until
+from conftest import finish
+from harness import LAB, SHORT, Daemon, wait_until
 
-SIZES = (1, 4095, 64 * 1024 + 1) if LAB else (1, 4096, 64 * 1024 + 1, (3 << 20) + 7)
-MEASURE = ("--warmup", "0", "--measure", "0.6" if LAB else "0.2", "--memory-max", "64M", "--footprint", "4M")
+# Size, requests in flight, QPs. The products of all three: tests/unit/src/test_rdma_strategies.c.
+CASES = ((64 * 1024 + 1, 2, 4),) if LAB else ((1, 1, 1), (4096, 64, 1), (64 * 1024 + 1, 2, 4), ((3 << 20) + 7, 4, 4), (64 << 20, 2, 1))
+MEASURE = ("--warmup", "0", "--memory-max", "128M", "--footprint", "1M", "--skip-latency", "--validate", "all", "--measure")
 
 THRESHOLD = "10000"
 STRATEGIES = {  # what it is made of, and options that only such a strategy takes
@@ -40,6 +43,7 @@ def run(daemon, strategy, *options):
     return json.loads(done.stdout)
 
 
+@pytest.mark.native
 def test_list(daemon):
     """What zcctl lists is what there is, and needs no daemon."""
     rows = json.loads(daemon.zcctl("--json", "strategies", "--socket", "/nowhere").stdout)["strategies"]
@@ -55,22 +59,37 @@ def has_odp(daemon):
     return next(d for d in json.loads(daemon.zcctl("--json", "devices").stdout)["devices"] if d["in_use"])["odp"]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_byte(daemon, check_schema, strategy):
-    memory, options = STRATEGIES[strategy]
-    if memory == "odp" and not has_odp(daemon):
+def skip_without_odp(daemon, strategy):
+    if STRATEGIES[strategy][0] == "odp" and not has_odp(daemon):
         pytest.skip("the device has no on-demand paging")
-    before = daemon.objects()
-    for size, depth, qps in zip(SIZES, (1, 64, 2, 64), (1, 1, 4, 4)):   # the products: tests/unit/src/test_rdma_strategies.c
+
+
+@pytest.fixture(scope="module")
+def region_of(module_folder):
+    """A daemon whose region is not much larger than a size: validation goes through all of it."""
+    daemons = {region: Daemon(module_folder / region, region=region).start() for region in (("128K",) if LAB else ("128K", "64M"))}
+    yield lambda size: daemons["128K" if size <= 128 * 1024 else "64M"]
+    finish(list(daemons.values()))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_byte(region_of, check_schema, strategy):
+    memory, options = STRATEGIES[strategy]
+    for size, depth, qps in CASES:
+        daemon = region_of(size)
+        skip_without_odp(daemon, strategy)
+        before = daemon.objects()
         part = memory if memory != "hybrid" else "staging" if size < int(THRESHOLD) else "register"
-        document = run(daemon, strategy, *MEASURE, *options, "--size", str(size), "--validate", "all", "--skip-latency",
+        large = size > 4 << 20
+        chunks = [value + "00" if large and name in ("--chunk-size", "--mr-size") else value for name, value in zip(("", *options), options)]
+        document = run(daemon, strategy, *MEASURE, "0.6" if LAB or large else "0.1", *chunks, "--size", str(size),
                        "--operations-max", str(depth), "--qps", str(qps))
         check_schema(document)
         assert document["state"] == "done" and document["strategy"] == strategy
         assert document["validation"]["state"] == "passed"
         assert document["terms"]["qps"] == qps
         one = strategy.endswith("_blocking") and "_non_" not in strategy
-        assert document["terms"]["inflight"] == (1 if one else min(depth, (64 << 20) // (-(-size // 4096) * 4096)))
+        assert document["terms"]["inflight"] == (1 if one else min(depth, (128 << 20) // (-(-size // 4096) * 4096)))
         phases = document["phases"]
         assert (phases["copy_ns"] is not None) == (part == "staging")
         assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (part in ("register", "cached"))
@@ -80,7 +99,7 @@ def test_every_byte(daemon, check_schema, strategy):
         assert part != "cached" or (cost["cache_misses"] == cost["registrations"] and cost["cache_hits"] + cost["cache_misses"] > 0)
         assert document["cost"]["allocations"] == 0
         assert document["cost"]["cpu_s_per_gib"] > 0
-    daemon.wait_objects(before)
+        daemon.wait_objects(before)
 
 
 @pytest.mark.parametrize("strategy", ("cached_blocking", "cached_non_blocking", "cached_async"))
@@ -119,6 +138,7 @@ def test_odp_with_fresh_buffers(daemon):
     assert document["cost"]["registrations"] == 0
 
 
+@pytest.mark.native
 def test_aliases_and_defaults(daemon):
     for alias, name in (("blocking_ideal", "ideal_blocking"), ("non-blocking-ideal", "ideal_non_blocking")):
         document = run(daemon, alias, *SHORT, "--skip-latency", "--skip-validation")
@@ -134,11 +154,13 @@ def test_aliases_and_defaults(daemon):
     ("copy_blocking", "--concurrency", "2"), ("copy_non_blocking", "--chunk-size", "1M"), ("naive_blocking", "--mr-size", "64K"),
     ("naive_blocking", "--chunk-size", "64K"), ("pipeline_async", "--concurrency-reg", "2"), ("copy_async", "--wait", "poll"),
     ("ideal_blocking", "--mr-count", "2")))
+@pytest.mark.native
 def test_options_of_others_are_refused(daemon, strategy, option, value):
     done = daemon.zcctl("run", "--strategy", strategy, "--peer", "self", "--skip-validation", option, value, status=2)
     assert strategy in done.stderr and option.strip("-").replace("-", "_") in done.stderr
 
 
+@pytest.mark.native
 def test_ideal_wants_a_word_about_validation(daemon):
     for strategy in ("ideal_blocking", "ideal_non_blocking"):
         done = daemon.zcctl("run", "--strategy", strategy, "--peer", "self", status=2)
@@ -146,17 +168,35 @@ def test_ideal_wants_a_word_about_validation(daemon):
         assert run(daemon, strategy, *SHORT, "--skip-latency", "--validate", "first")["validation"]["state"] == "passed"
 
 
-def threads(daemon):
-    return daemon.call("stats")["process"]["threads"]
+def held(daemon):
+    """Threads and descriptors of the daemon."""
+    process = f"/proc/{daemon.process.pid}"
+    return len(os.listdir(f"{process}/task")), len(os.listdir(f"{process}/fd"))
 
 
-@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if ("non_blocking" in name or "async" in name) and "odp" not in name])
-def test_cancel_leaves_nothing(daemon, strategy):
-    before, idle = daemon.objects(), threads(daemon)
-    run_id = daemon.call("run.start", {"strategy": strategy, "peer": "self", "size": "64K", "measure": 120, "memory_max": "64M",
-                                       "validate": "first"})["id"]
+def start_run(daemon, strategy, peer):
+    run_id = daemon.call("run.start", {"strategy": strategy, "peer": peer, "size": "64K", "warmup": 0.1, "measure": 120,
+                                       "memory_max": "64M", "footprint": "1M", "validate": "first"})["id"]
     daemon.wait_running()
+    return run_id
+
+
+@pytest.mark.parametrize("strategy", ("copy_blocking", "pipeline_non_blocking", "naive_async") if LAB else STRATEGIES)
+def test_nothing_is_left(daemon, start, strategy):
+    """Cancelled in the middle, then the peer killed in the middle: no object, no thread, no descriptor."""
+    skip_without_odp(daemon, strategy)
+    daemon.serves()                             # what stays after the first run of a process is there
+    before, idle = daemon.objects(), held(daemon)
+    run_id = start_run(daemon, strategy, "self")
     daemon.call("run.cancel", {"id": run_id})
-    wait_until(lambda: not daemon.call("run.list")["runs"], "the run has ended")
+    assert daemon.call("run.wait", {"id": run_id})["result"]["state"] == "cancelled"
     daemon.wait_objects(before)
-    wait_until(lambda: threads(daemon) <= idle, "the threads are gone")
+    wait_until(lambda: all(now <= then for now, then in zip(held(daemon), idle)), "its threads and descriptors are gone")
+
+    peer = start(region="1M")
+    run_id = start_run(daemon, strategy, peer.address)
+    peer.kill()
+    document = daemon.call("run.wait", {"id": run_id})["result"]
+    assert document["state"] == "failed" and document["error"]["kind"] == "peer", document["error"]
+    daemon.wait_objects(before)
+    wait_until(lambda: all(now <= then for now, then in zip(held(daemon), idle)), "its threads and descriptors are gone")

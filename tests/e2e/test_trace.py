@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from harness import RpcError, SHORT, one_line
+from harness import LAB, RpcError, SHORT, one_line
 
 COPY = ("submitted", "posted", "completed", "copied", "reclaimed")
 REGISTER = ("submitted", "registered", "posted", "completed", "deregistered", "reclaimed")
@@ -26,9 +26,11 @@ def events_of(daemon, folder, document):
     return trace["traceEvents"]
 
 
-@pytest.mark.parametrize("strategy, stages", (("copy_blocking", COPY), ("naive_blocking", REGISTER), ("pipeline_blocking", REGISTER),
-                                              ("ideal_blocking", IDEAL), ("copy_non_blocking", COPY),
-                                              ("naive_non_blocking", REGISTER), ("pipeline_async", REGISTER)), ids=lambda v: v if isinstance(v, str) else "")
+STRATEGIES = (("copy_blocking", COPY), ("pipeline_async", REGISTER), ("naive_blocking", REGISTER), ("pipeline_blocking", REGISTER),
+              ("ideal_blocking", IDEAL), ("copy_non_blocking", COPY), ("naive_non_blocking", REGISTER))
+
+
+@pytest.mark.parametrize("strategy, stages", STRATEGIES[:2] if LAB else STRATEGIES, ids=lambda v: v if isinstance(v, str) else "")
 def test_stages(daemon, folder, check_schema, strategy, stages):
     chunks = ("--mr-size", "16K", "--operations-max", "4") if "copy" in strategy else () if "naive" in strategy else ("--chunk-size", "16K")
     document = logged(daemon, strategy, *chunks)
@@ -66,6 +68,7 @@ def test_stages(daemon, folder, check_schema, strategy, stages):
         assert sum(c["posted"]["args"]["bytes"] for c in per_chunk.values()) == 64 * 1024
 
 
+@pytest.mark.native
 def test_without_it(daemon):
     document = daemon.run(*SHORT, "--skip-latency")
     assert document["trace"] is None and document["config"]["logging"] is False
@@ -73,11 +76,32 @@ def test_without_it(daemon):
     assert "without logging" in one_line(done.stderr)
 
 
+@pytest.mark.native
 def test_latency_window(daemon):
     document = daemon.run(*SHORT, "--skip-throughput", "--logging")
     assert document["trace"]["window"] == "latency" and document["trace"]["records"] > 0
 
 
+def test_several_callers(daemon, folder, check_schema):
+    """All of them record, each in tracks of its own, and its requests are told from those of the others."""
+    document = logged(daemon, "copy_non_blocking", "--threads", "3", "--mr-size", "16K", "--operations-max", "4", "--concurrency", "1")
+    check_schema(document)
+    assert document["trace"]["threads"] == 6 and document["cost"]["allocations"] == 0
+    events = events_of(daemon, folder, document)
+    recorded = [e for e in events if e["ph"] in "Xi"]
+    assert len(recorded) == document["trace"]["records"]
+    tracks = collections.defaultdict(set)
+    for event in recorded:
+        tracks[event["tid"]].add(event["args"]["caller"])
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert sorted(min(callers) for callers in tracks.values()) == [0, 0, 1, 1, 2, 2]
+    for track, callers in tracks.items():
+        assert len(callers) == 1 and names[track].endswith(f", caller {min(callers)}")
+    for caller in range(3):
+        assert {e["name"] for e in recorded if e["args"]["caller"] == caller} == set(COPY)
+
+
+@pytest.mark.native
 def test_pieces(daemon, folder):
     """Each reply stays below a line's 1 MiB, and the pieces are the file."""
     document = logged(daemon, "copy_blocking", "--size", "256", "--mr-size", "64", "--measure", "1")
@@ -91,11 +115,13 @@ def test_pieces(daemon, folder):
     assert json.loads(daemon.zcctl("results", "trace", document["id"]).stdout) == json.loads(text)
 
 
+@pytest.mark.native
 def test_table(daemon):
     done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--logging")
     assert "zcctl results trace" in done.stdout and "records of 1 thread" in done.stdout, done.stdout
 
 
+@pytest.mark.native
 def test_deleted_with_its_result(daemon):
     document = logged(daemon, "copy_blocking")
     daemon.zcctl("results", "delete", document["id"])
@@ -108,6 +134,7 @@ def test_deleted_with_its_result(daemon):
     assert error.value.data["field"] == "id"
 
 
+@pytest.mark.native
 def test_trace_that_cannot_be_stored(start):
     """The run says so before it measures anything."""
     daemon = start()

@@ -50,13 +50,13 @@ static void test_every_stage(void **state)
     (void)state;
     struct zc_trace *trace = make(1, 100);
     struct zc_trace_counts counts;
-    zc_trace_add(trace, ZC_TRACE_SUBMITTED, 900, 900, 7, 0, 4096);
-    zc_trace_add(trace, ZC_TRACE_REGISTERED, 1000, 3500, 7, 1, 4096);
-    zc_trace_add(trace, ZC_TRACE_POSTED, 4000, 4100, 7, 1, 4096);
-    zc_trace_add(trace, ZC_TRACE_COMPLETED, 9000, 9000, 7, 1, 4096);
-    zc_trace_add(trace, ZC_TRACE_COPIED, 9000, 9500, 7, 1, 4096);
-    zc_trace_add(trace, ZC_TRACE_DEREGISTERED, 9500, 9900, 7, 1, 4096);
-    zc_trace_add(trace, ZC_TRACE_RECLAIMED, 10000, 10000, 7, 0, UINT64_C(1) << 33);
+    zc_trace_add(trace, 0, ZC_TRACE_SUBMITTED, 900, 900, 7, 0, 4096);
+    zc_trace_add(trace, 0, ZC_TRACE_REGISTERED, 1000, 3500, 7, 1, 4096);
+    zc_trace_add(trace, 0, ZC_TRACE_POSTED, 4000, 4100, 7, 1, 4096);
+    zc_trace_add(trace, 0, ZC_TRACE_COMPLETED, 9000, 9000, 7, 1, 4096);
+    zc_trace_add(trace, 0, ZC_TRACE_COPIED, 9000, 9500, 7, 1, 4096);
+    zc_trace_add(trace, 0, ZC_TRACE_DEREGISTERED, 9500, 9900, 7, 1, 4096);
+    zc_trace_add(trace, 0, ZC_TRACE_RECLAIMED, 10000, 10000, 7, 0, UINT64_C(1) << 33);
     zc_trace_counts(trace, &counts);
     assert_int_equal(counts.records, 7);
     assert_int_equal(counts.dropped, 0);
@@ -68,10 +68,10 @@ static void test_every_stage(void **state)
         assert_int_equal(count(text, name), 1);
     }
     assert_non_null(strstr(text, "\"ts\":-0.100"));     /* before the window */
-    assert_non_null(strstr(text, "\"ts\":0.000,\"dur\":2.500,\"cat\":\"chunk\",\"args\":{\"request\":7,\"chunk\":1,\"bytes\":4096}}"));
+    assert_non_null(strstr(text, "\"ts\":0.000,\"dur\":2.500,\"cat\":\"chunk\",\"args\":{\"caller\":0,\"request\":7,\"chunk\":1,\"bytes\":4096}}"));
     assert_non_null(strstr(text, "\"ph\":\"b\",\"name\":\"READ\""));
     assert_non_null(strstr(text, "\"ph\":\"e\",\"name\":\"READ\""));
-    assert_int_equal(count(text, "\"id\":\"7.1\""), 2);
+    assert_int_equal(count(text, "\"id\":\"0.7.1\""), 2);
     assert_non_null(strstr(text, "\"bytes\":4294967295"));
     assert_non_null(strstr(text, "a ?title?"));
     zc_trace_destroy(trace);
@@ -83,7 +83,7 @@ static void test_the_newest_stay(void **state)
     struct zc_trace *trace = make(1, 64);
     struct zc_trace_counts counts;
     for (uint64_t i = 0; i < 1000; i++)
-        zc_trace_add(trace, ZC_TRACE_COPIED, i, i, i, 0, 1);
+        zc_trace_add(trace, 0, ZC_TRACE_COPIED, i, i, i, 0, 1);
     zc_trace_counts(trace, &counts);
     assert_int_equal(counts.records, 64);
     assert_int_equal(counts.dropped, 936);
@@ -99,7 +99,7 @@ static void *record_some(void *arg)
 {
     pthread_setname_np(pthread_self(), "a-worker");
     for (uint64_t i = 0; i < 50; i++)
-        zc_trace_add(arg, ZC_TRACE_REGISTERED, i, i + 1, i, 0, 1);
+        zc_trace_add(arg, 0, ZC_TRACE_REGISTERED, i, i + 1, i, 0, 1);
     return NULL;
 }
 
@@ -117,7 +117,7 @@ static void test_a_ring_each(void **state)
     zc_trace_counts(trace, &counts);
     assert_int_equal(counts.records, 200);
     assert_int_equal(counts.threads, THREADS);
-    zc_trace_add(trace, ZC_TRACE_POSTED, 0, 0, 0, 0, 0);    /* this thread comes too late for a ring */
+    zc_trace_add(trace, 0, ZC_TRACE_POSTED, 0, 0, 0, 0, 0);    /* this thread comes too late for a ring */
     zc_trace_counts(trace, &counts);
     assert_int_equal(counts.records, 200);
     assert_int_equal(counts.dropped, 1);
@@ -134,7 +134,7 @@ static void test_one_after_another(void **state)
     struct zc_trace_counts counts;
     for (int i = 0; i < 3; i++) {
         struct zc_trace *trace = make(1, 64);
-        zc_trace_add(trace, ZC_TRACE_COPIED, 1, 2, 3, 0, 0);
+        zc_trace_add(trace, 0, ZC_TRACE_COPIED, 1, 2, 3, 0, 0);
         zc_trace_counts(trace, &counts);
         assert_int_equal(counts.records, 1);
         zc_trace_destroy(trace);
