@@ -26,6 +26,7 @@ build libsodium-dev      pc:libsodium           libsodium-devel
 build libcmocka-dev      pc:cmocka              libcmocka-devel
 build scdoc              cmd:scdoc              scdoc
 test  zsh                cmd:zsh                zsh
+test  lintian            cmd:lintian            rpmlint
 test  python3-pytest     py:pytest              python3-pytest
 test  python3-jsonschema py:jsonschema          python3-jsonschema
 test  ibverbs-utils      cmd:ibv_rc_pingpong    libibverbs-utils

@@ -1,0 +1,115 @@
+"""The Debian package (ctest builds it first): what is in it, what lintian says, and in the lab with systemd what installing, upgrading,
+removing and purging it do."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import BUILD, LAB, wait_until
+
+PACKAGES = sorted((BUILD / "packages").glob("zcrdma_*.deb"), key=lambda path: path.stat().st_mtime)
+SYSTEMD = LAB and os.path.isdir("/run/systemd/system")
+CONFIGURATION = pathlib.Path("/etc/zcrdmad.conf")
+STATE = pathlib.Path("/var/lib/zcrdmad")
+
+pytestmark = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg is not installed")
+native = pytest.mark.skipif(LAB, reason="nothing of it depends on the machine")
+installing = pytest.mark.skipif(not SYSTEMD, reason="needs systemd in the lab")
+
+
+def run(*arguments, status=0):
+    done = subprocess.run([str(a) for a in arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180,
+                          env={**os.environ, "LC_ALL": "C.UTF-8"})
+    assert status is None or done.returncode == status, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def package():
+    assert PACKAGES, "ctest builds it: package_build"
+    return PACKAGES[-1]
+
+
+def files(package):
+    return [line.split()[-1][1:] for line in run("dpkg-deb", "-c", package).splitlines() if not line.startswith("d")]
+
+
+@native
+def test_content(package):
+    listed = files(package)
+    for pattern in ("/usr/sbin/zcrdmad", "/usr/bin/zcctl", "/usr/lib.*/zcrdma/libzcsoft.so", "/etc/zcrdmad.conf",
+                    "/usr/lib/systemd/system/zcrdmad.service", "/usr/share/doc/zcrdma/copyright",
+                    "/usr/share/doc/zcrdma/changelog.gz", "/usr/share/bash-completion/completions/zcctl",
+                    "/usr/share/zsh/vendor-completions/_zcctl"):
+        assert [name for name in listed if re.fullmatch(pattern, name)], pattern
+    assert not [name for name in listed if not name.startswith(("/usr/", "/etc/"))]
+    if (BUILD / "docs" / "zcctl.1").exists():
+        assert {"/usr/share/man/man1/zcctl.1.gz", "/usr/share/man/man8/zcrdmad.8.gz",
+                "/usr/share/man/man5/zcrdmad.conf.5.gz"} <= set(listed)
+
+
+@native
+def test_control(package):
+    depends = run("dpkg-deb", "-f", package, "Depends")
+    for library in ("libibverbs1", "librdmacm1", "libev4", "libjansson4", "libc6"):
+        assert re.search(rf"\b{library} \(>=", depends), depends
+    assert "gnuplot" in run("dpkg-deb", "-f", package, "Recommends")
+    assert run("dpkg-deb", "-I", package, "conffiles").split() == [name for name in files(package) if name.startswith("/etc/")]
+
+
+@native
+def test_lintian(package):
+    if not shutil.which("lintian"):
+        pytest.skip("lintian is not installed")
+    said = run("lintian", "--allow-root", "--fail-on", "error", package, status=None)
+    assert not [line for line in said.splitlines() if line.startswith("E:")], said
+
+
+def state():
+    return run("systemctl", "show", "-P", "ActiveState", "zcrdmad").strip()
+
+
+def main_process():
+    return run("systemctl", "show", "-P", "MainPID", "zcrdmad").strip()
+
+
+@pytest.fixture
+def older(package, tmp_path):
+    """The same package under a smaller version."""
+    run("dpkg-deb", "-R", package, tmp_path / "tree")
+    control = tmp_path / "tree" / "DEBIAN" / "control"
+    control.write_text(re.sub(r"^Version: .*", "Version: 0.0.1", control.read_text(), flags=re.M))
+    run("dpkg-deb", "-Znone", "-b", tmp_path / "tree", tmp_path / "older.deb")
+    return tmp_path / "older.deb"
+
+
+@installing
+def test_life(package, older):
+    """Installed, started, upgraded with what the administrator has changed kept, removed, purged."""
+    run("dpkg", "-i", older)
+    assert state() == "inactive", "installing starts nothing that listens"
+    run("systemctl", "start", "zcrdmad")
+    run("zcctl", "stats")
+    CONFIGURATION.write_text(CONFIGURATION.read_text() + "log_level = debug\n")
+    STATE.joinpath("results").mkdir(parents=True, exist_ok=True)
+    before = main_process()
+
+    run("dpkg", "-i", package)
+    assert state() == "active" and main_process() != before, "the new program runs"
+    assert CONFIGURATION.read_text().endswith("log_level = debug\n")
+    run("zcctl", "stats")
+
+    run("dpkg", "-r", "zcrdma")
+    wait_until(lambda: state() == "inactive", "the daemon has ended")
+    left = [name for name in files(package) if os.path.lexists(name)]
+    assert left == [str(CONFIGURATION)]
+    assert STATE.is_dir(), "results stay"
+
+    run("dpkg", "-P", "zcrdma")
+    assert not CONFIGURATION.exists() and not STATE.exists()
+    run("dpkg-query", "-W", "zcrdma", status=1)
+    assert not list(pathlib.Path("/etc/systemd/system").rglob("zcrdmad*"))
