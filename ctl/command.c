@@ -32,6 +32,10 @@ const struct command commands[] = {
       .help = "stored results",
       .notes = "show prints the table that `run` printed, get the JSON document, trace what run --logging recorded\n"
                "(Chrome trace format: open it with ui.perfetto.dev or chrome://tracing)." },
+    { .name = "compare", .run = cmd_compare, .operands = "ID ID", .ids = "result.list",
+      .help = "what is better or worse in the second result, beyond the noise",
+      .notes = "Two sweeps, or runs: ID,ID,... are trials of one side, six or more for an interval. Files of results work like ids.\n"
+               "Exit status: 0 nothing is worse by more than --fail-over, 1 something is, or nothing can be told." },
     { .name = "stats", .run = cmd_stats, .operands = "", .help = "counters of the daemon" },
     { .name = "sessions", .run = cmd_sessions, .operands = "[list | close ID...]", .ids = "session.list",
       .help = "sessions of peers that read here" },

@@ -69,6 +69,7 @@ int cmd_sweep(struct context *context, const struct command *command, int argc, 
 int cmd_recommend(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_wait(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_results(struct context *context, const struct command *command, int argc, char **argv);
+int cmd_compare(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_stats(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_sessions(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_probe(struct context *context, const struct command *command, int argc, char **argv);

@@ -10,6 +10,7 @@ struct output {
     void (*started)(FILE *out, json_t *answer);     /* run.start */
     void (*result)(FILE *out, json_t *document);    /* a result document */
     void (*comparison)(FILE *out, json_t *documents);   /* an array of result documents, one a strategy */
+    void (*compare)(FILE *out, json_t *comparison);     /* of compare_documents() */
     void (*results)(FILE *out, json_t *answer);     /* result.list */
     void (*runs)(FILE *out, json_t *answer);        /* run.list */
     void (*stats)(FILE *out, json_t *answer);       /* stats */
@@ -30,6 +31,8 @@ void output_comparison_text(FILE *out, json_t *documents);
 void output_probe_text(FILE *out, json_t *document);
 /* The doctor's findings (output_doctor.c). */
 void output_doctor_text(FILE *out, json_t *answer);
+/* The table of compare.h (output_compare.c). */
+void output_compare_text(FILE *out, json_t *comparison);
 /* The table of a result (output_result.c). */
 void output_result_text(FILE *out, json_t *document);
 /* The screen of a sweep, and its advice (output_sweep.c). */

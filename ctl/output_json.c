@@ -21,6 +21,7 @@ const struct output output_json = {
     .started = print,
     .result = print,
     .comparison = print,
+    .compare = print,
     .results = print,
     .runs = print,
     .stats = print,

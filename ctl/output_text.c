@@ -205,6 +205,7 @@ const struct output output_text = {
     .result = output_result_text,
     .comparison = output_comparison_text,
     .recommendation = output_recommendation_text,
+    .compare = output_compare_text,
     .results = print_results,
     .runs = print_runs,
     .stats = print_stats,
