@@ -27,6 +27,8 @@ build libcmocka-dev      pc:cmocka              libcmocka-devel
 build scdoc              cmd:scdoc              scdoc
 test  zsh                cmd:zsh                zsh
 test  lintian            cmd:lintian            rpmlint
+test  gnuplot-nox        cmd:gnuplot            gnuplot-minimal
+test  chromium           cmd:chromium           chromium
 test  python3-pytest     py:pytest              python3-pytest
 test  python3-jsonschema py:jsonschema          python3-jsonschema
 test  ibverbs-utils      cmd:ibv_rc_pingpong    libibverbs-utils

@@ -1,5 +1,4 @@
 /* zcctl results: the stored documents. */
-#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -65,21 +64,6 @@ static void print_document(FILE *out, json_t *document)
     fputc('\n', out);
 }
 
-static int write_file(const struct context *context, const char *path, const char *text, size_t length)
-{
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL && fwrite(text, 1, length, file) == length;
-    int errnum = errno;
-
-    if (file != NULL && fclose(file) != 0 && written) {
-        written = false;
-        errnum = errno;
-    }
-    if (!written)
-        command_error(context, "cannot write %s: %s", path, strerror(errnum));
-    return written ? EXIT_DONE : EXIT_FAILED;
-}
-
 /* Into memory first: a file is not touched for a document that does not exist. */
 static int get(struct context *context, const char *id, const char *path)
 {
@@ -99,7 +83,7 @@ static int get(struct context *context, const char *id, const char *path)
     if (status == EXIT_DONE && path == NULL)
         fwrite(text, 1, length, standard);
     else if (status == EXIT_DONE)
-        status = write_file(context, path, text, length);
+        status = command_write_file(context, path, text, length);
     free(text);
     return status;
 }
@@ -140,7 +124,7 @@ static int trace(struct context *context, const char *id, const char *path)
     } else if (status != CLIENT_OK) {
         result = command_failed(context, status, &err);
     } else if (path != NULL) {
-        result = write_file(context, path, text, length);
+        result = command_write_file(context, path, text, length);
     } else {
         fwrite(text, 1, length, context->out);
     }

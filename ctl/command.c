@@ -32,6 +32,10 @@ const struct command commands[] = {
       .help = "stored results",
       .notes = "show prints the table that `run` printed, get the JSON document, trace what run --logging recorded\n"
                "(Chrome trace format: open it with ui.perfetto.dev or chrome://tracing)." },
+    { .name = "report", .run = cmd_report, .operands = "ID...", .ids = "result.list",
+      .help = "one page about results, with plots",
+      .notes = "HTML needs gnuplot (Debian package gnuplot-nox); the page needs nothing else and can be given away.\n"
+               "Runs and sweeps go together, side by side. Files of results (with a '/' or ending in .json) work like ids." },
     { .name = "compare", .run = cmd_compare, .operands = "ID ID", .ids = "result.list",
       .help = "what is better or worse in the second result, beyond the noise",
       .notes = "Two sweeps, or runs: ID,ID,... are trials of one side, six or more for an interval. Files of results work like ids.\n"
@@ -222,6 +226,21 @@ int command_call(struct context *context, const char *method, json_t *params, vo
         json_decref(result);
     client_close(client);
     return status == CLIENT_OK ? EXIT_DONE : command_failed(context, status, &err);
+}
+
+int command_write_file(const struct context *context, const char *path, const char *text, size_t length)
+{
+    FILE *file = fopen(path, "we");
+    bool written = file != NULL && fwrite(text, 1, length, file) == length;
+    int errnum = errno;
+
+    if (file != NULL && fclose(file) != 0 && written) {
+        written = false;
+        errnum = errno;
+    }
+    if (!written)
+        command_error(context, "cannot write %s: %s", path, strerror(errnum));
+    return written ? EXIT_DONE : EXIT_FAILED;
 }
 
 /* ---- dispatch ---- */

@@ -54,6 +54,9 @@ const struct output *command_output(const struct context *context);
 /* A verb that the command does not have, or too few or too many operands for it. Returns EXIT_USAGE. */
 int command_usage(const struct context *context, const struct command *command, const char *verb);
 
+/* `length` bytes of text into a file, an old one replaced. Returns the exit status, and why it failed is said. */
+int command_write_file(const struct context *context, const char *path, const char *text, size_t length);
+
 /* "zcctl run: MESSAGE" on stderr. */
 void command_error(const struct context *context, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -69,6 +72,7 @@ int cmd_sweep(struct context *context, const struct command *command, int argc, 
 int cmd_recommend(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_wait(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_results(struct context *context, const struct command *command, int argc, char **argv);
+int cmd_report(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_compare(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_stats(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_sessions(struct context *context, const struct command *command, int argc, char **argv);

@@ -87,12 +87,21 @@ def older(package, tmp_path):
     return tmp_path / "older.deb"
 
 
-def dpkg(*arguments):
-    run("dpkg", "--no-triggers", *arguments)    # man-db would index the whole host's pages on an emulated CPU
+@pytest.fixture
+def dpkg(tmp_path):
+    """dpkg with a database of its own: the host's, through the guest's file system, takes minutes to read. What the package depends on
+    is there all the same."""
+    database = tmp_path / "dpkg"
+    for folder in ("info", "updates", "triggers", "parts"):
+        database.joinpath(folder).mkdir(parents=True)
+    for file in ("status", "available", "diversions", "statoverride"):
+        database.joinpath(file).touch()
+    return lambda *arguments, **keywords: run("dpkg", f"--admindir={database}", "--force-depends", "--no-triggers",
+                                              *arguments, **keywords)
 
 
 @installing
-def test_life(package, older):
+def test_life(dpkg, package, older):
     """Installed, started, upgraded with what the administrator has changed kept, removed, purged."""
     dpkg("-i", older)
     assert state() == "inactive", "installing starts nothing that listens"
@@ -115,5 +124,5 @@ def test_life(package, older):
 
     dpkg("-P", "zcrdma")
     assert not CONFIGURATION.exists() and not STATE.exists()
-    run("dpkg-query", "-W", "zcrdma", status=1)
+    dpkg("-s", "zcrdma", status=1)
     assert not list(pathlib.Path("/etc/systemd/system").rglob("zcrdmad*"))
