@@ -19,6 +19,8 @@
  * Threads. A QP may be posted to by several threads where its provider locks, as providers do unless told otherwise; a struct
  * zc_sender is constant after its initialisation. A struct zc_signaling has one owner.
  *
+ * Filling and the way to ibv_post_send() are inline, as that is itself: a few stores and comparisons, which a call would double.
+ *
  * Errors are negative errno. See ibv_post_send(3), ibv_post_recv(3), ibv_post_srq_recv(3), ibv_wr_post(3). */
 #ifndef ZC_POST_H
 #define ZC_POST_H
@@ -38,28 +40,29 @@ extern "C" {
  * Fill one entry: every field that its verb reads, `next` = NULL, nothing else. `sges` is stored, not copied; 0 SGEs is a message of
  * no bytes. `flags`: enum ibv_send_flags. `immediate` is in network order, as it travels. */
 
-void zc_wr_read(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, uint64_t remote_address,
-                uint32_t rkey, unsigned flags);
-void zc_wr_write(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, uint64_t remote_address,
-                 uint32_t rkey, unsigned flags);
-void zc_wr_write_imm(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, uint64_t remote_address,
-                     uint32_t rkey, __be32 immediate, unsigned flags);
-void zc_wr_send(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, unsigned flags);
-void zc_wr_send_imm(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, __be32 immediate, unsigned flags);
+static inline void zc_wr_read(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count,
+                              uint64_t remote_address, uint32_t rkey, unsigned flags);
+static inline void zc_wr_write(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count,
+                               uint64_t remote_address, uint32_t rkey, unsigned flags);
+static inline void zc_wr_write_imm(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count,
+                                   uint64_t remote_address, uint32_t rkey, __be32 immediate, unsigned flags);
+static inline void zc_wr_send(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, unsigned flags);
+static inline void zc_wr_send_imm(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count, __be32 immediate,
+                                  unsigned flags);
 /* One piece of inline bytes, described in *sge, which the caller owns as any other. For a list of pieces fill SGEs (address and
  * length) and give IBV_SEND_INLINE to zc_wr_send(), zc_wr_write() and their like. */
-void zc_wr_send_inline(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sge, const void *bytes, uint32_t length_bytes,
-                       unsigned flags);
+static inline void zc_wr_send_inline(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sge, const void *bytes,
+                                     uint32_t length_bytes, unsigned flags);
 /* Atomics on 8 aligned bytes at remote_address; the value before comes to the 8 bytes that *sge names. */
-void zc_wr_fetch_add(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sge, uint64_t remote_address, uint32_t rkey,
-                     uint64_t add, unsigned flags);
-void zc_wr_cmp_swap(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sge, uint64_t remote_address, uint32_t rkey,
-                    uint64_t compare, uint64_t swap, unsigned flags);
-void zc_wr_recv(struct ibv_recv_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count);
+static inline void zc_wr_fetch_add(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sge, uint64_t remote_address,
+                                   uint32_t rkey, uint64_t add, unsigned flags);
+static inline void zc_wr_cmp_swap(struct ibv_send_wr *wr, uint64_t wr_id, struct ibv_sge *sge, uint64_t remote_address,
+                                  uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags);
+static inline void zc_wr_recv(struct ibv_recv_wr *wr, uint64_t wr_id, struct ibv_sge *sges, int sge_count);
 
 /* Make one list of `count` entries of an array: only `next` is written. */
-void zc_wr_link_send(struct ibv_send_wr *wrs, size_t count);
-void zc_wr_link_recv(struct ibv_recv_wr *wrs, size_t count);
+static inline void zc_wr_link_send(struct ibv_send_wr *wrs, size_t count);
+static inline void zc_wr_link_recv(struct ibv_recv_wr *wrs, size_t count);
 
 /* --- posting ------------------------------------------------------------------------------------------------------
  * A list goes out with one call and one doorbell; NULL is a list of none. *accepted (may be NULL) is how many the queue took: all of
@@ -97,7 +100,8 @@ enum zc_family zc_sender_family(const struct zc_sender *sender);    /* BASIC or 
  * Extended: all or nothing. On -ENOMEM (the queue has no room for all of it) and the provider's own errors *accepted is 0 and *bad_wr
  * the first entry. */
 enum { ZC_INLINE_PIECES_MAX = 32 };
-int zc_sender_post(const struct zc_sender *sender, struct ibv_send_wr *list, size_t *accepted, struct ibv_send_wr **bad_wr);
+static inline int zc_sender_post(const struct zc_sender *sender, struct ibv_send_wr *list, size_t *accepted,
+                                 struct ibv_send_wr **bad_wr);
 
 /* What an error of zc_sender_post() means, in one line with the limit and the entry's wr_id. Returns text, `size` bytes at most with
  * the terminating zero. */
@@ -150,6 +154,8 @@ int zc_signaling_post(struct zc_signaling *signaling, const struct zc_sender *se
  * each WR that is left completes with an error, unsignaled ones too (InfiniBand specification, 10.8.3): those are found by their
  * wr_id, which must be unique among what is posted for that count to be exact. Exact at the end in any case where they are. */
 uint32_t zc_signaling_done(struct zc_signaling *signaling, const struct ibv_wc *wc);
+
+#include "post_inline.h"
 
 #ifdef __cplusplus
 }

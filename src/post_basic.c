@@ -3,10 +3,10 @@
 
 int zc_post_send(struct ibv_qp *qp, struct ibv_send_wr *list, size_t *accepted, struct ibv_send_wr **bad_wr)
 {
-    struct ibv_send_wr *bad = NULL;
-    const int rc = list ? zc_post_basic(qp, list, &bad) : 0;
+    struct ibv_send_wr *bad = list;
+    const int rc = list ? zc_post_error(ibv_post_send(qp, list, &bad)) : 0;
     if (accepted)
-        *accepted = zc_count_send(list, rc ? bad : NULL);
+        *accepted = zc_wr_count(list, rc ? bad : NULL);
     if (bad_wr)
         *bad_wr = rc ? bad : NULL;
     return rc;

@@ -46,46 +46,13 @@ enum zc_family zc_sender_family(const struct zc_sender *sender)
     return sender->ex ? ZC_FAMILY_EXTENDED : ZC_FAMILY_BASIC;
 }
 
-static uint64_t length_of(const struct ibv_send_wr *wr)
+int zc_sender_refused(int rc, struct ibv_send_wr *list, struct ibv_send_wr *bad, size_t *accepted, struct ibv_send_wr **bad_wr)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < wr->num_sge; i++)
-        bytes += wr->sg_list[i].length;
-    return bytes;
-}
-
-/* Everything that can be known to be wrong before the provider is asked. *bad: who is to blame; *count: entries, if none is. */
-static inline int check(const struct zc_sender *sender, struct ibv_send_wr *list, size_t *count, struct ibv_send_wr **bad)
-{
-    size_t seen = 0;
-    for (struct ibv_send_wr *wr = list; wr; wr = wr->next, seen++) {
-        *bad = wr;
-        if ((uint32_t)wr->num_sge > sender->max_sge)    /* a negative one, too */
-            return -EINVAL;
-        if (wr->send_flags & IBV_SEND_INLINE && length_of(wr) > sender->max_inline_bytes)
-            return -EMSGSIZE;
-    }
-    *count = seen;
-    return 0;
-}
-
-int zc_sender_post(const struct zc_sender *sender, struct ibv_send_wr *list, size_t *accepted, struct ibv_send_wr **bad_wr)
-{
-    struct ibv_send_wr *bad = NULL;
-    size_t count = 0;
-    bool asked = false;
-    int rc = check(sender, list, &count, &bad);
-    if (rc == 0 && list) {
-        asked = !sender->ex;
-        rc = sender->ex ? zc_post_extended(sender->ex, list, &bad) : zc_post_basic(sender->qp, list, &bad);
-    }
-    if (rc)
-        count = asked ? zc_count_send(list, bad) : 0;
     if (accepted)
-        *accepted = count;
+        *accepted = list ? zc_wr_count(list, bad) : 0;
     if (bad_wr)
-        *bad_wr = rc ? bad : NULL;
-    return rc;
+        *bad_wr = bad;
+    return list ? zc_post_error(rc) : rc;
 }
 
 const char *zc_sender_error_text(const struct zc_sender *sender, int error, const struct ibv_send_wr *bad_wr, char *text,
@@ -93,7 +60,7 @@ const char *zc_sender_error_text(const struct zc_sender *sender, int error, cons
 {
     const uint64_t id = bad_wr ? bad_wr->wr_id : 0;
     if (error == -EMSGSIZE && bad_wr)
-        snprintf(text, size, "WR %" PRIu64 " has %" PRIu64 " inline bytes; the queue pair takes %" PRIu32, id, length_of(bad_wr),
+        snprintf(text, size, "WR %" PRIu64 " has %" PRIu64 " inline bytes; the queue pair takes %" PRIu32, id, zc_wr_length(bad_wr),
                  sender->max_inline_bytes);
     else if (error == -EINVAL && bad_wr && (uint32_t)bad_wr->num_sge > sender->max_sge)
         snprintf(text, size, "WR %" PRIu64 " has %d SGEs; the queue pair takes %" PRIu32, id, bad_wr->num_sge, sender->max_sge);
