@@ -254,6 +254,20 @@ static void print_options(FILE *out, const json_t *doc)
     fputc('\n', out);
 }
 
+/* Only if the user asked for something else than one piece as it comes. */
+static void print_pieces(FILE *out, const json_t *doc)
+{
+    const double pieces = number_at(doc, "config.pieces"), align = number_at(doc, "config.align");
+
+    if (!(pieces > 1) && !(align > 0))
+        return;
+    print_label(out, "");
+    fprintf(out, "each in %s", format_plural(pieces, "piece").s);
+    if (align > 0)
+        fprintf(out, ", aligned to %s and no better", format_bytes(align).s);
+    fputc('\n', out);
+}
+
 static void print_terms(FILE *out, const json_t *doc)
 {
     const json_t *t = json_object_get(doc, "terms");
@@ -287,6 +301,7 @@ static void print_terms(FILE *out, const json_t *doc)
             : "touched beforehand", text_at(doc, "config.pages"));
     fprintf(out, " (%s)%s\n", format_bytes(number_at(t, "page_bytes")).s,
             json_is_true(member_at(doc, "config.consume")) ? ", every byte read once after it came" : "");
+    print_pieces(out, doc);
     print_label(out, "placement");
     print_wrapped(out, LABEL, WIDTH, text_at(t, "placement"));
 }

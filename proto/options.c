@@ -108,6 +108,11 @@ static const struct zc_option table[] = {
       .help = "user buffers touched beforehand, or never-touched pages for each request" },
     { .name = "consume", .type = ZC_OPTION_FLAG, .field = FIELD(consume), .default_text = "false",
       .strategies = ZC_ALL_STRATEGIES, .help = "read every byte once after it is available (a checksum)" },
+    { .name = "pieces", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(pieces), .default_text = "1", .min = 1, .max = 4096,
+      .strategies = ZC_ALL_STRATEGIES, .help = "pieces of user memory that a request is scattered over" },
+    { .name = "align", .metavar = "BYTES", .type = ZC_OPTION_SIZE, .field = FIELD(align_bytes), .default_text = "0", .min = 0,
+      .max = 4096, .strategies = ZC_ALL_STRATEGIES,
+      .help = "each piece is aligned to so many bytes and no better (1, 2, 4, ... 4096); 0 is as it comes" },
     { .name = "pages", .metavar = "default|thp|2m|1g", .type = ZC_OPTION_CHOICE, .field = FIELD(pages),
       .default_text = "default", .choices = zc_pages_names, .strategies = ZC_ALL_STRATEGIES,
       .help = "pages of user buffers and staging memory" },
@@ -368,6 +373,17 @@ static int check_pages(const struct zc_run_options *options, struct zc_error *er
                         zc_pages_names[options->pages]);
 }
 
+static int check_pieces(const struct zc_run_options *options, struct zc_error *err)
+{
+    if (options->pieces > options->size_bytes)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "pieces", "pieces: a request of %llu bytes cannot be in %llu pieces",
+                            (unsigned long long)options->size_bytes, (unsigned long long)options->pieces);
+    if ((options->align_bytes & (options->align_bytes - 1)) != 0)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "align", "align: %llu is not a power of two",
+                            (unsigned long long)options->align_bytes);
+    return 0;
+}
+
 static int check_numa(const struct zc_run_options *options, struct zc_error *err)
 {
     const char *numa = options->numa;
@@ -396,6 +412,8 @@ int zc_run_options_check(struct zc_run_options *options, uint64_t given, struct 
         rc = check_pages(options, err);
     if (rc == 0)
         rc = check_numa(options, err);
+    if (rc == 0)
+        rc = check_pieces(options, err);
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < OPTION_COUNT; i++)

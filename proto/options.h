@@ -36,7 +36,8 @@ struct zc_run_options {
     uint64_t chunk_size_bytes;    /* chunk of all but the copy and naive strategies */
     uint64_t cache_max_bytes;     /* cached strategies: registered memory that is kept at most */
     uint64_t threshold_bytes;     /* hybrid strategies: requests of fewer bytes are copied, the others registered */
-    uint64_t pieces;              /* that a request is scattered over; 0 is 1 */
+    uint64_t pieces;              /* of user memory that a request is scattered over */
+    uint64_t align_bytes;         /* where each begins in a page; 0: as it comes */
     uint64_t concurrency;         /* threads that copy; with async all of the pool */
     uint64_t concurrency_reg;     /* threads that register */
     uint64_t concurrency_dereg;   /* threads that deregister */

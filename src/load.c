@@ -24,14 +24,13 @@ uint64_t zc_load_stride(uint64_t size_bytes, uint64_t page_bytes)
 void zc_load_init(struct zc_load *load, struct zc_pipeline *pipeline, uint64_t size_bytes, void *buffers, uint64_t buffer_count,
                   uint64_t region_bytes, bool rotate)
 {
-    const uint64_t stride = zc_load_stride(size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
     *load = (struct zc_load){
         .pipeline = pipeline,
         .size_bytes = size_bytes,
         .buffers = buffers,
-        .buffer_stride_bytes = stride,
         .buffer_count = buffer_count,
     };
+    zc_layout_make(size_bytes, 1, 0, 0, &load->layout);
     zc_load_rotate(load, region_bytes, rotate);
 }
 
@@ -43,10 +42,16 @@ void zc_load_rotate(struct zc_load *load, uint64_t region_bytes, bool rotate)
     load->offset_count = rotate ? (region_bytes - load->size_bytes) / stride + 1 : 1;
 }
 
+void zc_load_lay_out(struct zc_load *load, const struct zc_layout *layout, struct zc_piece *pieces)
+{
+    load->layout = *layout;
+    load->pieces = pieces;
+}
+
 void zc_load_fresh(struct zc_load *load, uint64_t page_bytes)
 {
     load->discard = true;
-    load->buffer_stride_bytes = round_up(load->size_bytes, page_bytes);
+    load->layout.stride_bytes = round_up(load->layout.stride_bytes, page_bytes);
 }
 
 static void advance(uint64_t *index, uint64_t count)
@@ -75,19 +80,18 @@ static void own_phase_ends(struct zc_load *load, uint64_t began_ns, uint64_t *su
 static int discard(struct zc_load *load, uint8_t *buffer)
 {
     const uint64_t began_ns = own_phase_begins(load);
-    const int rc = zc_pipeline_forget(load->pipeline, buffer, load->buffer_stride_bytes);
+    const int rc = zc_pipeline_forget(load->pipeline, buffer, load->layout.stride_bytes);
     if (rc < 0)
         return rc;
-    if (madvise(buffer, load->buffer_stride_bytes, MADV_DONTNEED) != 0)
+    if (madvise(buffer, load->layout.stride_bytes, MADV_DONTNEED) != 0)
         return -errno;
     own_phase_ends(load, began_ns, &load->discard_ns);
     return 0;
 }
 
 /* Four sums side by side: the memory is what takes the time, not the adding. */
-static void consume(struct zc_load *load, const uint8_t *bytes)
+static uint64_t checksum(const uint8_t *bytes, uint64_t length)
 {
-    const uint64_t began_ns = own_phase_begins(load), length = load->size_bytes;
     uint64_t sums[4] = {0}, words[4], at = 0;
     for (; at + sizeof words <= length; at += sizeof words) {
         memcpy(words, bytes + at, sizeof words);
@@ -96,7 +100,16 @@ static void consume(struct zc_load *load, const uint8_t *bytes)
     }
     for (; at < length; at++)
         sums[0] += bytes[at];
-    load->checksum += sums[0] + sums[1] + sums[2] + sums[3];
+    return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+static void consume(struct zc_load *load, const struct zc_request *request)
+{
+    const uint64_t began_ns = own_phase_begins(load);
+    for (uint32_t i = 0; i < load->layout.pieces; i++) {
+        const struct zc_piece piece = zc_layout_piece(&load->layout, request, i);
+        load->checksum += checksum(piece.address, piece.length_bytes);
+    }
     own_phase_ends(load, began_ns, &load->consume_ns);
 }
 
@@ -106,8 +119,10 @@ static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_req
 {
     const uint64_t next = request->buffer + pass->depth;
     request->buffer = fresh ? index : next < load->buffer_count ? next : next % pass->depth;
-    request->user = load->buffers + request->buffer * load->buffer_stride_bytes;
-    const int rc = load->discard ? discard(load, request->user) : 0;
+    uint8_t *const buffer = load->buffers + request->buffer * load->layout.stride_bytes;
+    const size_t place = (size_t)(request - zc_pipeline_request(load->pipeline, 0)) * load->layout.pieces;
+    zc_layout_apply(&load->layout, buffer, load->pieces ? load->pieces + place : NULL, request);
+    const int rc = load->discard ? discard(load, buffer) : 0;
     if (rc < 0)
         return rc;
     request->remote_offset = load->next_offset * load->offset_step_bytes;
@@ -170,7 +185,7 @@ static int keep_in_flight(struct zc_load *load, struct zc_pass *pass, uint32_t i
             if (cancelled(load))
                 return -ECANCELED;
             if (load->consume)
-                consume(load, done[i]->user);
+                consume(load, done[i]);
             if (done[i]->reclaimed_ns >= pass->end_ns || submitted == limit) {
                 in_flight--;
                 continue;

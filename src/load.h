@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "layout.h"
 #include "pipeline.h"
 
 struct zc_pass {
@@ -29,8 +30,10 @@ struct zc_pass {
 struct zc_load {
     struct zc_pipeline *pipeline;
     uint64_t size_bytes;            /* of a request */
-    uint8_t *buffers;               /* user buffers, one every buffer_stride_bytes, buffer_count of them, at least depth */
-    uint64_t buffer_stride_bytes, buffer_count;
+    struct zc_layout layout;        /* of a user buffer */
+    struct zc_piece *pieces;        /* layout.pieces a request of the pipeline; NULL: there is one only */
+    uint8_t *buffers;               /* user buffers, one every layout.stride_bytes, buffer_count of them, at least depth */
+    uint64_t buffer_count;
     uint64_t offset_step_bytes;     /* between the remote offsets of two requests; 0: a fixed offset */
     uint64_t offset_count;          /* places in the region */
     const atomic_bool *cancel;      /* NULL: none */
@@ -55,6 +58,8 @@ void zc_load_init(struct zc_load *load, struct zc_pipeline *pipeline, uint64_t s
 uint64_t zc_load_stride(uint64_t size_bytes, uint64_t page_bytes);
 /* Another place in the region for each request from now on, or a fixed one. */
 void zc_load_rotate(struct zc_load *load, uint64_t region_bytes, bool rotate);
+/* Lay the buffers out otherwise. `pieces`: layout->pieces a request of the pipeline, borrowed for the load's life; for one piece NULL. */
+void zc_load_lay_out(struct zc_load *load, const struct zc_layout *layout, struct zc_piece *pieces);
 /* Discard a buffer's pages before each request: it becomes whole pages of page_bytes, whatever its size. */
 void zc_load_fresh(struct zc_load *load, uint64_t page_bytes);
 

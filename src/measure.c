@@ -178,7 +178,9 @@ static int run_set_up(struct zc_run *run)
 
     zc_load_init(&run->load, run->pipeline, options->size_bytes, run->user.address, terms->buffers, result->peer.region_bytes,
                  options->offset == ZC_OFFSET_ROTATE);
-    zc_run_load_terms(run);
+    rc = zc_run_load_terms(run);
+    if (rc < 0)
+        return rc;
     run->load.cancel = run->params->cancel;
     run->load.stop = run->stop;
     run->load.tick_interval_ns = TICK_NS;
@@ -200,6 +202,7 @@ static void run_release(struct zc_run *run, int rc)
     zc_pipeline_destroy(run->pipeline);
     zc_completion_destroy(run->completion);
     zc_buffer_destroy(&run->user);
+    free(run->pieces);
     zc_placement_destroy(run->placement);
 }
 

@@ -31,6 +31,7 @@ struct zc_run {
     struct zc_buffer user;              /* all user buffers */
     struct zc_pipeline *pipeline;
     struct zc_load load;
+    struct zc_piece *pieces;            /* of all requests; NULL: they have one each */
     struct zc_trace *trace;             /* of all callers, made and kept by the first; NULL: no logging */
     uint64_t trace_start_ns;
     struct zc_histogram *available, *reclaimed;
@@ -59,8 +60,8 @@ int zc_run_create_trace(struct zc_run *run);
 void zc_run_trace_opened(struct zc_run *run, uint64_t start_ns);
 void zc_run_trace_ended(struct zc_run *run);
 int zc_run_write_trace(struct zc_run *run, struct zc_error *err);
-/* What of it the load does: fresh buffers, consuming. */
-void zc_run_load_terms(struct zc_run *run);
+/* What of it the load does: the pieces of a buffer, fresh ones, consuming. */
+int zc_run_load_terms(struct zc_run *run);
 
 /* The measuring steps, each a negative errno with result->error filled on failure. A step that the options skip does nothing. */
 int zc_run_validate(struct zc_run *run);

@@ -175,28 +175,43 @@ static struct zc_pass begin_window(struct zc_run *run, enum zc_phase phase, uint
 static void poison(struct zc_pass *pass, struct zc_request *request)
 {
     const struct zc_run *const run = pass->arg;
-    zc_pattern_poison(request->user, run->load.size_bytes, request->remote_offset,
-                      zc_connection_remote(run->connection)->pattern_seed);
+    const uint64_t seed = zc_connection_remote(run->connection)->pattern_seed;
+    uint64_t offset = request->remote_offset;
+    for (uint32_t i = 0; i < run->load.layout.pieces; i++) {
+        const struct zc_piece piece = zc_layout_piece(&run->load.layout, request, i);
+        zc_pattern_poison(piece.address, piece.length_bytes, offset, seed);
+        offset += piece.length_bytes;
+    }
+}
+
+static int wrong_byte(struct zc_run *run, const struct zc_request *request, uint64_t offset, uint8_t found)
+{
+    struct zc_validation *const validation = &run->result->validation;
+    validation->failed = true;
+    validation->first_bad_offset = offset;
+    validation->expected = zc_pattern_byte(offset, zc_connection_remote(run->connection)->pattern_seed);
+    validation->found = found;
+    return zc_error_set(&run->result->error, ZC_ERR_VALIDATION, -EBADMSG, NULL,
+                        "the byte at offset %" PRIu64 " of the peer's region is 0x%02x and arrived as 0x%02x (request of %" PRIu64
+                        " bytes at offset %" PRIu64 ")", validation->first_bad_offset, validation->expected, validation->found,
+                        run->load.size_bytes, request->remote_offset);
 }
 
 static int compare(struct zc_pass *pass, const struct zc_request *request)
 {
     struct zc_run *const run = pass->arg;
-    struct zc_validation *const validation = &run->result->validation;
     const uint64_t seed = zc_connection_remote(run->connection)->pattern_seed;
-    size_t bad;
-    validation->requests++;
-    validation->bytes += run->load.size_bytes;
-    if (zc_pattern_check(request->user, run->load.size_bytes, request->remote_offset, seed, &bad))
-        return 0;
-    validation->failed = true;
-    validation->first_bad_offset = request->remote_offset + bad;
-    validation->expected = zc_pattern_byte(request->remote_offset + bad, seed);
-    validation->found = request->user[bad];
-    return zc_error_set(&run->result->error, ZC_ERR_VALIDATION, -EBADMSG, NULL,
-                        "the byte at offset %" PRIu64 " of the peer's region is 0x%02x and arrived as 0x%02x (request of %" PRIu64
-                        " bytes at offset %" PRIu64 ")", validation->first_bad_offset, validation->expected, validation->found,
-                        run->load.size_bytes, request->remote_offset);
+    uint64_t offset = request->remote_offset;
+    run->result->validation.requests++;
+    run->result->validation.bytes += run->load.size_bytes;
+    for (uint32_t i = 0; i < run->load.layout.pieces; i++) {
+        const struct zc_piece piece = zc_layout_piece(&run->load.layout, request, i);
+        size_t bad;
+        if (!zc_pattern_check(piece.address, piece.length_bytes, offset, seed, &bad))
+            return wrong_byte(run, request, offset + bad, piece.address[bad]);
+        offset += piece.length_bytes;
+    }
+    return 0;
 }
 
 /* `first`: one request. `all`: that one, so that no run passes for validated without any, and then at full depth, until every user

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,8 +57,9 @@ uint32_t zc_run_threads_max(const struct zc_run_options *options)
 uint64_t zc_run_buffer_stride(const struct zc_run_options *options)
 {
     const uint64_t page = options->buffers == ZC_BUFFERS_FRESH ? zc_pages_bytes((enum zc_pages)options->pages) : 0;
-    const uint64_t stride = zc_load_stride(options->size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-    return page ? (stride + page - 1) / page * page : stride;
+    struct zc_layout layout;
+    zc_layout_make(options->size_bytes, options->pieces, options->align_bytes, page, &layout);
+    return layout.stride_bytes;
 }
 
 int zc_run_create_buffers(struct zc_run *run)
@@ -79,12 +81,23 @@ int zc_run_create_buffers(struct zc_run *run)
     return 0;
 }
 
-void zc_run_load_terms(struct zc_run *run)
+int zc_run_load_terms(struct zc_run *run)
 {
     const struct zc_run_options *const options = &run->params->options;
+    const uint64_t requests = run->result->terms.inflight;
+    struct zc_layout layout;
+    zc_layout_make(options->size_bytes, options->pieces, options->align_bytes, 0, &layout);
+    if (layout.pieces > 1) {
+        run->pieces = calloc(requests * layout.pieces, sizeof *run->pieces);
+        if (!run->pieces)
+            return zc_error_set(&run->result->error, ZC_ERR_RESOURCE, -ENOMEM, "pieces", "no memory for %" PRIu64 " requests of %" PRIu32
+                                " pieces", requests, layout.pieces);
+    }
+    zc_load_lay_out(&run->load, &layout, run->pieces);
     if (options->buffers == ZC_BUFFERS_FRESH)
         zc_load_fresh(&run->load, run->user.page_bytes);
     run->load.consume = options->consume;
+    return 0;
 }
 
 /* --- the trace ------------------------------------------------------------------------------------------------- */

@@ -8,8 +8,9 @@ import pytest
 from conftest import finish
 from harness import LAB, SHORT, Daemon, wait_until
 
-# Size, requests in flight, QPs. The products of all three: tests/unit/src/test_rdma_strategies.c.
-CASES = ((64 * 1024 + 1, 2, 4),) if LAB else ((1, 1, 1), (4096, 64, 1), (64 * 1024 + 1, 2, 4), ((3 << 20) + 7, 4, 4), (64 << 20, 1, 1))
+# Size, requests in flight, QPs, pieces, alignment. The products: tests/unit/src/test_rdma_strategies.c and test_strategies.c.
+CASES = ((64 * 1024 + 1, 2, 4, 3, 1),) if LAB else ((1, 1, 1, 1, 0), (4096, 64, 1, 5, 1), (64 * 1024 + 1, 2, 4, 3, 0),
+                                                    ((3 << 20) + 7, 4, 4, 1, 64), (64 << 20, 1, 1, 1, 0))
 MEASURE = ("--warmup", "0", "--memory-max", "128M", "--footprint", "1M", "--skip-latency", "--validate", "all", "--measure")
 
 THRESHOLD = "10000"
@@ -75,7 +76,7 @@ def region_of(module_folder):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_byte(region_of, check_schema, strategy):
     memory, options = STRATEGIES[strategy]
-    for size, depth, qps in CASES:
+    for size, depth, qps, pieces, align in CASES:
         daemon = region_of(size)
         skip_without_odp(daemon, strategy)
         before = daemon.objects()
@@ -85,13 +86,15 @@ def test_every_byte(region_of, check_schema, strategy):
             continue
         chunks = [value + "00" if large and name in ("--chunk-size", "--mr-size") else value for name, value in zip(("", *options), options)]
         document = run(daemon, strategy, *MEASURE, "1" if large else "0.6" if LAB else "0.1", *chunks, "--size", str(size),
-                       "--operations-max", str(depth), "--qps", str(qps))
+                       "--operations-max", str(depth), "--qps", str(qps), "--pieces", str(pieces), "--align", str(align))
         check_schema(document)
         assert document["state"] == "done" and document["strategy"] == strategy
         assert document["validation"]["state"] == "passed"
         assert document["terms"]["qps"] == qps
         one = strategy.endswith("_blocking") and "_non_" not in strategy
         assert document["terms"]["inflight"] == (1 if one else min(depth, (128 << 20) // (-(-size // 4096) * 4096)))
+        if strategy.startswith("naive_"):
+            assert document["terms"]["chunks"] == pieces, "each piece is registered and read by itself"
         phases = document["phases"]
         assert (phases["copy_ns"] is not None) == (part == "staging")
         assert (phases["register_ns"] is not None) == (phases["deregister_ns"] is not None) == (part in ("register", "cached"))
@@ -109,8 +112,7 @@ def test_cache(daemon, strategy):
     """Buffers that come back are known; where not all of them fit, the oldest go, and cycling through them knows none; nor does it
     know pages that were given back meanwhile."""
     before = daemon.objects()
-    options = (*MEASURE, "--warmup", "0.4", "--size", "64K", "--chunk-size", "64K", "--skip-latency", "--operations-max", "4", "--validate",
-               "all")
+    options = (*MEASURE, "0.3", "--warmup", "0.3", "--size", "64K", "--chunk-size", "64K", "--operations-max", "4")
     for extra, known in (((), True), (("--cache-max", "512K"), False), (("--buffers", "fresh"), False)):
         document = run(daemon, strategy, *options, "--footprint", "1M", *extra)
         cost = document["cost"]
@@ -160,6 +162,23 @@ def test_aliases_and_defaults(daemon):
 def test_options_of_others_are_refused(daemon, strategy, option, value):
     done = daemon.zcctl("run", "--strategy", strategy, "--peer", "self", "--skip-validation", option, value, status=2)
     assert strategy in done.stderr and option.strip("-").replace("-", "_") in done.stderr
+
+
+@pytest.mark.native
+def test_bad_pieces(daemon):
+    for options, words in ((("--size", "4", "--pieces", "5"), "a request of 4 bytes cannot be in 5 pieces"),
+                           (("--align", "3"), "align: 3 is not a power of two"), (("--align", "8K"), "above the maximum of 4K"),
+                           (("--pieces", "0"), "below the minimum of 1")):
+        assert words in daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *options, status=2).stderr
+
+
+def test_pieces_that_are_fresh_and_consumed(daemon):
+    for strategy in ("copy_async", "naive_blocking"):
+        document = run(daemon, strategy, *SHORT, "--skip-latency", "--pieces", "4", "--align", "1", "--buffers", "fresh", "--consume",
+                       "--validate", "all")
+        assert document["validation"]["state"] == "passed" and document["phases"]["consume_ns"] > 0
+        shown = daemon.zcctl("results", "show", document["id"]).stdout
+        assert "in 4 pieces, aligned to 1 B" in shown
 
 
 @pytest.mark.native

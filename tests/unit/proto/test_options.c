@@ -240,6 +240,29 @@ static void test_check(void **state)
     assert_non_null(strstr(err.message, "skip_throughput"));
 }
 
+static void test_pieces(void **state)
+{
+    struct zc_run_options options;
+    struct zc_error err;
+
+    (void)state;
+    zc_run_options_init(&options);
+    options.strategy = ZC_COPY_BLOCKING;
+    strcpy(options.peer, "self");
+    assert_int_equal(options.pieces, 1);
+    options.size_bytes = 7;
+    options.pieces = 7;
+    options.align_bytes = 64;
+    assert_int_equal(zc_run_options_check(&options, 0, &err), 0);
+    options.pieces = 8;
+    assert_true(zc_run_options_check(&options, 0, &err) < 0);
+    assert_string_equal(err.field, "pieces");
+    options.pieces = 7;
+    options.align_bytes = 65;
+    assert_true(zc_run_options_check(&options, 0, &err) < 0);
+    assert_string_equal(err.field, "align");
+}
+
 static int check(int strategy, const char *given_option, const char *value, struct zc_run_options *options, struct zc_error *err)
 {
     *err = (struct zc_error){ 0 };
@@ -375,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_options_that_are_not_taken),
         cmocka_unit_test(test_defaults_by_strategy),
+        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_ideal_wants_a_word_about_validation),
         cmocka_unit_test(test_strategies),
         cmocka_unit_test(test_peer_split),

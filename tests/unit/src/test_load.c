@@ -160,7 +160,7 @@ static void test_fresh_buffers_were_never_touched(void **state)
     memset(user, 0xff, sizeof user);
     zc_load_fresh(&load, 4096);
     load.time_stages = true;
-    assert_int_equal(load.buffer_stride_bytes, 102400);
+    assert_int_equal(load.layout.stride_bytes, 102400);
     struct zc_pass pass = make_pass(0, UINT64_MAX, 3 * BUFFERS);
     pass.before = look_at_pages;
     pass.finished = NULL;
