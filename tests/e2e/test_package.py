@@ -35,7 +35,7 @@ def package():
 
 
 def files(package):
-    return [line.split()[-1][1:] for line in run("dpkg-deb", "-c", package).splitlines() if not line.startswith("d")]
+    return [line.split()[5][1:] for line in run("dpkg-deb", "-c", package).splitlines() if not line.startswith("d")]
 
 
 @native
