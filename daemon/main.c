@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "alloc_count.h"
@@ -20,6 +21,16 @@
 #include "version.h"
 
 enum { EXIT_USAGE = 2 };
+
+/* Sessions of the software device take descriptors, and 1024 is what a login or a unit usually gets. Best effort. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 static int start_device(struct daemon *daemon, struct zc_error *err)
 {
@@ -214,6 +225,7 @@ int main(int argc, char **argv)
     json_object_seed(0);        /* before there are threads */
     log_init();
     log_set_level((enum zc_log_level)daemon.config.log_level);
+    raise_descriptors();
     status = start(&daemon);
     if (status != EXIT_SUCCESS)
         return status;

@@ -214,7 +214,9 @@ int zc_connection_check(struct zc_connection *c, struct zc_error *err)
         connection_drain_control(c);    /* first: a BYE says more than the disconnection that follows it */
         connection_drain_events(c);
     }
-    return c->lost ? zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s is lost: %s", c->name, c->lost) : 0;
+    if (!c->lost)
+        return 0;
+    return zc_error_set(err, ZC_ERR_PEER, c->told ? -ESHUTDOWN : -ENOTCONN, "peer", "peer %s is lost: %s", c->name, c->lost);
 }
 
 int zc_connection_fd(const struct zc_connection *c)

@@ -58,7 +58,7 @@ struct zc_connection {
     uint64_t alive_ns, next_alive_ns;       /* 0: the peer wants no ALIVE */
     struct zc_remote remote;
     const char *lost;                       /* why the peer is gone; NULL while it is there */
-    bool refused;                           /* it said so itself, in a BYE before WELCOME */
+    bool told;                              /* it said so itself, in a BYE */
 };
 
 /* Connect QP `index` to `address`. Uses up what is left until connection->deadline_ns. */

@@ -56,10 +56,17 @@ static enum zc_error_kind kind_of(enum ibv_wc_status status)
     }
 }
 
-/* These come from a connection that has ended, and the news of its end may be a moment behind them. */
+/* A connection that has ended fails like this, and the news of its end may be a moment behind; its windows go before its QPs. */
 static bool may_be_lost(enum ibv_wc_status status)
 {
-    return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR;
+    return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_REM_ACCESS_ERR;
+}
+
+/* What the peer said of its end explains any status. Without a word of it, its end explains those that a connection's end makes, and
+ * any other is the cause of it. */
+static bool explains(int lost, enum ibv_wc_status status)
+{
+    return lost == -ESHUTDOWN || (lost < 0 && (status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR));
 }
 
 int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
@@ -70,7 +77,7 @@ int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_w
     struct pollfd news = {.fd = zc_connection_fd(connection), .events = POLLIN};
     if (rc == 0 && may_be_lost(wc->status) && news.fd >= 0 && poll(&news, 1, NEWS_TIMEOUT_MS) > 0)
         rc = zc_connection_check(connection, &lost);
-    if (rc < 0)
+    if (explains(rc, wc->status))
         return zc_pipeline_fail(pipeline, lost.kind, rc, "%s", lost.message);
 
     /* Of a failed completion only wr_id, status, qp_num and vendor_err are valid (ibv_poll_cq(3)). */

@@ -45,7 +45,7 @@ static void heard_welcome(struct zc_connection *c, const struct zc_peer_welcome 
 
 static void heard_bye(struct zc_connection *c, const struct zc_peer_message *bye)
 {
-    c->refused = !c->welcomed && bye->status != ZC_PEER_OK;
+    c->told = true;
     c->lost = bye->status == ZC_PEER_OK ? "it ended the session" : zc_peer_status_text(bye->status);
 }
 
@@ -157,7 +157,7 @@ static int check_welcome(struct zc_connection *c, struct zc_error *err)
 
 static int lost_early(const struct zc_connection *c, struct zc_error *err)
 {
-    if (c->refused)
+    if (c->told)
         return zc_error_set(err, ZC_ERR_PEER, -ECONNREFUSED, "peer", "peer %s refused: %s", c->name, c->lost);
     return zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s was lost before its WELCOME: %s", c->name, c->lost);
 }

@@ -130,7 +130,7 @@ static void test_responder_closes_a_session(void **state)
     int rc = 0;
     for (unsigned i = 0; i < 1000 && rc == 0; i++, usleep(1000))
         rc = zc_connection_check(reader.connection, &err);
-    assert_int_equal(rc, -ENOTCONN);
+    assert_int_equal(rc, -ESHUTDOWN);
     assert_int_equal(err.kind, ZC_ERR_PEER);
     assert_non_null(strstr(err.message, "it ended the session"));
     reader_close(&reader);
@@ -147,7 +147,7 @@ static void test_responder_goes_away(void **state)
     int rc = 0;
     for (unsigned i = 0; i < 1000 && rc == 0; i++, usleep(1000))
         rc = zc_connection_check(reader.connection, &err);
-    assert_int_equal(rc, -ENOTCONN);
+    assert_int_equal(rc, -ESHUTDOWN);
     assert_non_null(strstr(err.message, "shutting down"));
     reader_close(&reader);
     fixture_responder_start(&fixture, 16, 2000);
