@@ -134,6 +134,7 @@ def test_sessions_that_die(start, crowd):
     assert crowd(responder, "die", ROUNDS).line() == f"died {ROUNDS}"
     idle.again(spare=2)
     responder.serves()
+    print(f"{ROUNDS} rounds: {(idle.resident() - before) / 1024:.0f} KiB more")
     assert idle.resident() - before < 4 << 20
 
 

@@ -187,7 +187,7 @@ static void say(struct raw_peer *peer, uint64_t session, uint16_t type)
 }
 
 /* HELLO, and the CHALLENGE that comes; never more than that. */
-static void challenge(struct raw_peer *peer, uint64_t session)
+static struct zc_peer_message challenge(struct raw_peer *peer, uint64_t session)
 {
     struct zc_peer_message heard;
     raw_connect(&fixture, peer, session, 0, 1);
@@ -195,6 +195,43 @@ static void challenge(struct raw_peer *peer, uint64_t session)
     assert_int_equal(raw_hear(peer, &heard, sizeof(heard), 5000), sizeof(heard));
     zc_peer_message_swap(&heard);
     assert_int_equal(heard.type, ZC_PEER_CHALLENGE);
+    return heard;
+}
+
+static void prove(struct raw_peer *peer, uint64_t session, const uint8_t mac[ZC_PEER_PROOF_BYTES])
+{
+    struct zc_peer_message message = raw_message(session, ZC_PEER_PROOF);
+    memcpy(message.proof, mac, sizeof(message.proof));
+    assert_int_equal(raw_send(peer, &message, sizeof(message)), 0);
+}
+
+/* The right answer to one CHALLENGE is the wrong one to the next, although everything that the peer chooses is the same. */
+static void test_proof_used_again(void **state)
+{
+    (void)state;
+    struct zc_key *key = make_key("sixteen bytes and more");
+    struct raw_peer peer;
+    struct zc_peer_message heard;
+    struct auth_session auth = {.session = 6};
+    uint8_t mac[ZC_PEER_PROOF_BYTES];
+    again_with((struct zc_responder_params){.key = key});
+    heard = challenge(&peer, 6);
+    memcpy(auth.responder_nonce, heard.proof, sizeof(heard.proof));
+    auth_prove(key, &auth, mac);
+    prove(&peer, 6, mac);
+    assert_int_equal(raw_hear(&peer, &heard, sizeof(heard), 5000), sizeof(struct zc_peer_welcome));
+    raw_close(&peer);
+    assert_true(fixture_wait_sessions(&fixture, 0, 5000));
+
+    challenge(&peer, 6);
+    prove(&peer, 6, mac);
+    assert_int_equal(raw_hear(&peer, &heard, sizeof(heard), 5000), sizeof(heard));
+    zc_peer_message_swap(&heard);
+    assert_int_equal(heard.status, ZC_PEER_WRONG_KEY);
+    raw_expect_end(&peer);
+    fixture_responder_stop(&fixture);
+    fixture_responder_start(&fixture, 16, 2000);
+    zc_key_destroy(key);
 }
 
 static void test_without_the_key(void **state)
@@ -360,6 +397,7 @@ int main(void)
         leaving_nothing(test_what_an_rkey_opens),
         leaving_nothing(test_pre_shared_key),
         leaving_nothing(test_without_the_key),
+        leaving_nothing(test_proof_used_again),
         leaving_nothing(test_allowed_networks),
         leaving_nothing(test_limits),
         leaving_nothing(test_idle),
