@@ -306,10 +306,12 @@ static void ask_for_priority(void)
         int32_t nice;
         uint32_t priority;
         uint64_t runtime, deadline, period;
-    } a = {.size = sizeof a, .policy = SCHED_OTHER, .nice = NICE, .runtime = SLICE_NS};
+    } a = {.size = sizeof a, .policy = SCHED_OTHER, .runtime = SLICE_NS};
+    int own = getpriority(PRIO_PROCESS, 0);
+    a.nice = own + NICE < -20 ? -20 : own + NICE; /* than the application's threads, whatever they have */
     if (syscall(SYS_sched_setattr, 0, &a, 0) == 0)
         return;
-    a.nice = getpriority(PRIO_PROCESS, 0);
+    a.nice = own;
     syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
