@@ -12,6 +12,7 @@ enum {
     SPINS_PER_LOOK = 256,           /* empty polls between two readings of the clock */
     CHECK_INTERVAL_NS = 5000000,    /* between two looks at the connection */
     QP_SLOTS = 64,
+    STREAM_TRIAL_MIN = 4,           /* completions: they come in bursts */
 };
 static const uint64_t stuck_ns = 5000000000;    /* without a completion */
 
@@ -185,7 +186,7 @@ static int read_stream(struct probe_run *run, const struct zc_probe_case *is, si
         rc = post(run, slot, is->size_bytes);
     if (rc >= 0)
         rc = read_on(run, is, is->inflight, &once_s);
-    const unsigned repeats = probe_repeats((uint64_t)(once_s * 1e9)) + is->inflight;
+    const unsigned enough = probe_repeats((uint64_t)(once_s * 1e9)), repeats = enough > STREAM_TRIAL_MIN ? enough : STREAM_TRIAL_MIN;
     const uint64_t start_ns = zc_now_ns();
     for (*count = 0; rc >= 0 && probe_more(run, *count, start_ns); ++*count)
         rc = read_on(run, is, repeats, &run->trials_s[*count]);

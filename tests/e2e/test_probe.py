@@ -42,13 +42,12 @@ def test_all_of_it(daemon, check):
 
 
 def test_quick(daemon, check):
-    done = daemon.zcctl("probe", "--quick", "--peer", f"{daemon.address}")
-    assert done.stderr == "" and "Registering and deregistering:" in done.stdout
-    assert "connect a session" not in done.stdout
-    id = daemon.zcctl("probe", "--quick", "--detach").stdout.strip()
+    id = daemon.zcctl("probe", "--quick", "--detach", "--peer", daemon.address).stdout.strip()
     waited = json.loads(daemon.zcctl("--json", "wait", id).stdout)
     check(waited)
-    assert waited["id"] == id and waited["config"]["quick"]
+    assert waited["id"] == id and waited["config"] == {"peer": daemon.address, "quick": True}
+    assert {row["what"] for row in waited["rows"]} == {"register", "deregister", "copy", "read"}
+    assert {row["wait"] for row in waited["rows"]} == {None, "poll"}
 
 
 def test_cancelled(daemon, check):
@@ -72,7 +71,7 @@ def test_cancelled(daemon, check):
     assert probe.returncode == 130
     check(document)
     assert document["state"] == "cancelled" and document["error"]["kind"] == "cancelled"
-    assert document["rows"][0]["trials"] >= 7 and document["rows"][-1]["trials"] == 0
+    assert document["rows"][-1]["trials"] == 0
     daemon.wait_objects(before)
 
 
