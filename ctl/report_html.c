@@ -108,6 +108,14 @@ static void print_goal(FILE *out, const char *goal, const json_t *recommendation
     }
 }
 
+static const char *metric_words(const char *name)
+{
+    for (int m = 0; m < METRICS; m++)
+        if (strcmp(metric_infos[m].name, name) == 0)
+            return metric_infos[m].words;
+    return name;
+}
+
 static void print_crossover(FILE *out, const json_t *crossover)
 {
     const char *kind = text_at(crossover, "kind");
@@ -118,7 +126,7 @@ static void print_crossover(FILE *out, const json_t *crossover)
     fprintf(out, "<tr>");
     element(out, "td", text_at(crossover, "a"));
     element(out, "td", text_at(crossover, "b"));
-    element(out, "td", text_at(crossover, "metric"));
+    element(out, "td", metric_words(text_at(crossover, "metric")));
     fprintf(out, "<td>");
     if (strcmp(kind, "none") == 0)
         snprintf(line, sizeof(line), "no crossover in this range: %.100s wins", text_at(crossover, "winner"));

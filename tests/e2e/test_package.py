@@ -100,9 +100,40 @@ def dpkg(tmp_path):
                                               *arguments, **keywords)
 
 
+@native
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of a package belong to root")
+def test_life_in_a_folder(package, older, tmp_path):
+    """Installed below a folder, upgraded with what the administrator has changed kept, removed, purged; with its maintainer scripts."""
+    root, database = tmp_path / "root", tmp_path / "database"
+    for folder in (root, *(database / name for name in ("info", "updates", "triggers", "parts"))):
+        folder.mkdir(parents=True)
+    for file in ("status", "available", "diversions", "statoverride"):
+        (database / file).touch()
+
+    def dpkg(*arguments, status=0):
+        return run("dpkg", f"--admindir={database}", f"--instdir={root}", f"--log={tmp_path}/log", "--force-depends", "--force-not-root",
+                   "--force-script-chrootless", "--no-triggers", *arguments, status=status)
+
+    def left():
+        return [name for name in files(package) if os.path.lexists(f"{root}{name}")]
+    configuration, results = root / "etc" / "zcrdmad.conf", root / "var" / "lib" / "zcrdmad" / "results"
+    dpkg("-i", older)
+    assert left() == files(package)
+    configuration.write_text(configuration.read_text() + "log_level = debug\n")
+    results.mkdir(parents=True)
+    dpkg("-i", package)
+    assert "Version: 0.0.1" not in dpkg("-s", "zcrdma")
+    assert configuration.read_text().endswith("log_level = debug\n") and left() == files(package)
+    dpkg("-r", "zcrdma")
+    assert left() == ["/etc/zcrdmad.conf"] and results.is_dir(), "results stay"
+    dpkg("-P", "zcrdma")
+    assert left() == [] and not results.exists()
+    dpkg("-s", "zcrdma", status=1)
+
+
 @installing
 def test_life(dpkg, package, older):
-    """Installed, started, upgraded with what the administrator has changed kept, removed, purged."""
+    """The same with the daemon running: it is started again by an upgrade and ended by removing."""
     dpkg("-i", older)
     assert state() == "inactive", "installing starts nothing that listens"
     run("systemctl", "start", "zcrdmad")
