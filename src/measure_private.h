@@ -10,6 +10,7 @@
 #include "memory.h"
 #include "pipeline.h"
 #include "placement.h"
+#include "trace.h"
 
 struct zc_callers;
 

@@ -1,5 +1,6 @@
 /* Set-up of the pipeline, and its face to the caller. The data path is in blocks.c, waiting in wait.c. */
 #include "pipeline_private.h"
+#include "result.h"
 
 #include <errno.h>
 #include <inttypes.h>

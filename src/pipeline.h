@@ -14,11 +14,11 @@
 #include "memory.h"
 #include "options.h"
 #include "post.h"
-#include "result.h"
-#include "trace.h"
 
 struct zc_pipeline;
 struct zc_pipeline_use;
+struct zc_terms;        /* result.h */
+struct zc_trace;
 
 /* A piece of user memory. */
 struct zc_piece {

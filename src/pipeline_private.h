@@ -10,6 +10,7 @@
 #include "completion.h"
 #include "execution/alarm.h"
 #include "pipeline.h"
+#include "trace.h"
 
 enum {
     ZC_POLL_BATCH = 32,

@@ -15,6 +15,7 @@
 #include "load.h"
 #include "memory.h"
 #include "pipeline.h"
+#include "result.h"
 
 enum { REGION = 64 << 20, LONGER = 16, FINER = 4 };
 

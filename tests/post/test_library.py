@@ -1,6 +1,7 @@
 """libzcrdma as another program meets it: an installed tree, pkg-config, the headers, what is exported, and the example of the
 documentation, built against it and run against a zcrdmad - natively on the software device, in the lab on Soft-RoCE."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness  # noqa: E402  (the daemon that the end-to-end tests use)
 
 EXAMPLE = harness.SOURCE / "examples" / "read.c"
+STRATEGIES = harness.SOURCE / "examples" / "strategies.c"
 DEADLINE_S = 60 * harness.SLOW
 
 
@@ -68,6 +70,25 @@ def test_example(programs, daemon, kind):
     assert "usage" in run(program, status=1, **variables)
 
 
+def test_example_of_every_strategy(tree, tmp_path, daemon):
+    """A program's own memory, in pieces, by the name of a strategy."""
+    program, library = tmp_path / "strategies", tree[1].parent.parent
+    run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", program, STRATEGIES, *flags(tree, "--cflags", "--libs"))
+    variables = {"LD_LIBRARY_PATH": str(library), **({"LD_PRELOAD": harness.PRELOAD} if harness.SOFT else {})}
+    host, port = daemon.address.rsplit(":", 1)
+    device = next(d for d in json.loads(daemon.zcctl("--json", "devices").stdout)["devices"] if d["in_use"])
+    idle = daemon.objects()
+    for row in json.loads(daemon.zcctl("--json", "strategies").stdout)["strategies"]:
+        registered, known = {"register": (6, 0), "hybrid": (6, 0), "cached": (3, 3)}.get(row["memory"], (0, 0))
+        text = f"{row['name']}: 100000 bytes twice, {registered} registrations, {known} of them known\n"
+        if row["memory"] == "odp" and not device["odp"]:
+            assert "has no on-demand paging" in run(program, host.strip("[]"), port, row["name"], status=1, **variables)
+        else:
+            assert run(program, host.strip("[]"), port, row["name"], **variables) == text
+    assert "usage" in run(program, host.strip("[]"), port, "magic", status=1, **variables)
+    daemon.wait_objects(idle)
+
+
 def test_needed_libraries(programs, tree):
     program, variables = programs["shared"]
     assert "libzcrdma.so.0 => /" in run("ldd", program, **variables)
@@ -82,7 +103,7 @@ def declared(header):
     text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
     inline = set(re.findall(r"^static inline [^\n(]*?\b(zc_\w+)\(", text, flags=re.M))
     functions = set(re.findall(r"^[a-z][^\n=;{}()]*?\b\*?(zc_\w+)\(", text, flags=re.M)) - inline
-    return functions | set(re.findall(r"^extern [^\n;(]*?\b(zc_\w+)(?:\[\])?;", text, flags=re.M))
+    return functions | set(re.findall(r"^extern [^\n;(]*?\b(zc_\w+)(?:\[\w*\])?;", text, flags=re.M))
 
 
 def test_exported_symbols(tree):
@@ -109,5 +130,6 @@ def test_headers_stand_alone(tree, tmp_path):
 
 def test_documentation_shows_the_example():
     assert EXAMPLE.read_text() in (EXAMPLE.parent / "README.md").read_text()
+    assert STRATEGIES.name in (EXAMPLE.parent / "README.md").read_text()
     assert len(EXAMPLE.read_text().splitlines()) <= 70
 

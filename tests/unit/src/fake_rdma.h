@@ -22,6 +22,7 @@
 #include "connection.h"
 #include "memory.h"
 #include "pattern.h"
+#include "result.h"
 
 enum { FAKE_QPS = 4, FAKE_QUEUE = 1024, FAKE_MRS = 4096, FAKE_REGION = 8 << 20, FAKE_LKEY = 0x1d, FAKE_RKEY = 0x2d };
 static const uint64_t FAKE_ADDRESS = UINT64_C(0x7000000000), FAKE_SEED = 99;
