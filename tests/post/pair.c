@@ -71,7 +71,7 @@ static union ibv_gid find_gid(struct ibv_context *context, uint8_t *index)
 
 static void connect_qp(struct pair *pair, struct ibv_qp *qp, const struct ibv_qp *to)
 {
-    const int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    const unsigned int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     uint8_t index;
     const union ibv_gid gid = find_gid(pair->context, &index);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
@@ -100,7 +100,7 @@ static void open_device(struct pair *pair)
 
 static void make_memory(struct pair *pair, int side)
 {
-    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    const unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     pair->memory[side] = mmap(NULL, PAIR_MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pair_need(pair->memory[side] != MAP_FAILED, "memory");
     pair->mr[side] = ibv_reg_mr(pair->pd, pair->memory[side], PAIR_MEMORY, access);
