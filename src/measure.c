@@ -17,6 +17,7 @@
 
 enum {
     CONNECT_TIMEOUT_MS = 5000,
+    CONTROL_ENTRIES = 4,        /* of the CQ: an ALIVE and a BYE of the connection may be flushed there, and a little more */
     SEND_SLOTS = 128,           /* READs that a QP has room for; the negotiated depth is at most this on today's NICs */
     TICK_NS = 100000000,
 };
@@ -62,15 +63,14 @@ static int run_prepare(struct zc_run *run)
     return 0;
 }
 
-/* READs that each QP has room for: all of them complete on one CQ, where each QP has an entry more, because a control message of the
- * connection may be flushed there. */
+/* READs that each QP has room for: all of them complete on one CQ, beside CONTROL_ENTRIES. */
 static uint32_t send_slots(const struct zc_device_info *device, uint32_t qps)
 {
     uint64_t slots = SEND_SLOTS;
     if (device->max_qp_wr > 0)
         slots = min_u64(slots, device->max_qp_wr);
-    if (device->max_cqe / qps > 1)
-        slots = min_u64(slots, device->max_cqe / qps - 1);
+    if (device->max_cqe > CONTROL_ENTRIES && (device->max_cqe - CONTROL_ENTRIES) / qps > 0)
+        slots = min_u64(slots, (device->max_cqe - CONTROL_ENTRIES) / qps);
     return (uint32_t)slots;
 }
 
@@ -93,7 +93,7 @@ static int run_connect(struct zc_run *run)
     zc_run_enter(run, ZC_PHASE_CONNECT, 0);
     if (zc_reuse_connection(run))
         return check_size(run);
-    int rc = zc_completion_create_family(params->device, (int)(qps * (run->send_slots + 1)), (enum zc_family)params->options.post,
+    int rc = zc_completion_create_family(params->device, (int)(qps * run->send_slots + CONTROL_ENTRIES), (enum zc_family)params->options.post,
                                          &run->completion, err);
     if (rc < 0)
         return rc;
