@@ -323,7 +323,7 @@ def test_cut_link(network, start):
         daemon.wait_objects(objects)
     assert ended(responder)["unreachable"] + ended(responder)["idle"] == 1
     network.link("up")
-    assert requester.run(*SHORT, peer=responder.address)["state"] == "done"
+    assert requester.run(*SHORT, "--measure", 2, peer=responder.address)["state"] == "done"
 
 
 @pytest.mark.skipif(not LAB, reason="the lab's own interface")

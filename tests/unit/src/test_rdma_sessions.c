@@ -102,11 +102,11 @@ static void test_what_an_rkey_opens(void **state)
     const struct {
         enum ibv_wr_opcode opcode;
         uint64_t offset;
-        uint32_t rkey;      /* 0: its own */
+        uint32_t rkey;      /* 0: its own; the region has none (0 on rxe), but its lkey is worth a try */
     } tries[] = {
         {IBV_WR_RDMA_READ, 0, keys[0]},
         {IBV_WR_RDMA_READ, 0, keys[1]},
-        {IBV_WR_RDMA_READ, 0, zc_region_mr(fixture.region)->rkey},
+        {IBV_WR_RDMA_READ, 0, zc_region_mr(fixture.region)->lkey},
         {IBV_WR_RDMA_READ, FIXTURE_REGION - 7, 0},
         {IBV_WR_RDMA_READ, (uint64_t)-8, 0},
         {IBV_WR_RDMA_WRITE, 0, 0},
