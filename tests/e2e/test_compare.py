@@ -10,7 +10,7 @@ from harness import SHORT, one_line
 
 @pytest.fixture(scope="module")
 def run(daemon):
-    return daemon.run(*SHORT)
+    return daemon.run(*SHORT, "--measure", "0.5")
 
 
 def write(folder, run, name, rates):

@@ -42,7 +42,7 @@ widths.forEach(width => {
 
 @pytest.fixture(scope="module")
 def runs(daemon):
-    return [daemon.run(*SHORT, "--strategy", name) for name in ("copy_blocking", "naive_blocking")]
+    return [daemon.run(*SHORT, "--measure", "0.5", "--strategy", name) for name in ("copy_blocking", "naive_blocking")]
 
 
 @pytest.fixture(scope="module")
