@@ -3,6 +3,7 @@
 #include "service.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -146,6 +147,8 @@ int service_listen_fd(int *fd, struct zc_error *err)
     if (count > 1 || (count == 1 && sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, NULL, 0) <= 0))
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "socket",
                             "control socket: systemd must pass exactly one listening Unix stream socket");
+    if (count == 1 && fcntl(SD_LISTEN_FDS_START, F_SETFL, O_NONBLOCK) != 0)     /* systemd leaves it blocking */
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, "socket", "control socket: fcntl: %s", strerror(errno));
     *fd = count == 1 ? SD_LISTEN_FDS_START : 0;
     return 0;
 }

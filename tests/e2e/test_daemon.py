@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -174,6 +176,49 @@ def test_other_signals(start, number):
     else:
         os.kill(daemon.process.pid, signal.SIGKILL)
         daemon.process.wait()
+        daemon.process = None
+
+
+@pytest.mark.skipif(not shutil.which("systemd-socket-activate"), reason="systemd is not installed")
+def test_socket_activation(new):
+    """Somebody else listens, and goes on listening: the daemon starts with the first client, and removes nothing."""
+    daemon = new()
+    daemon.arguments = ["systemd-socket-activate", f"--listen={daemon.socket}", *daemon.arguments]
+    daemon.launch()
+    wait_until(daemon.socket.exists, "it listens")
+    assert "ready" not in daemon.said()
+    clients = [daemon.control() for _ in range(3)]
+    for client in clients:
+        assert "version" in client.call("version")
+        client.close()
+    daemon.serves()
+    assert not daemon.socket.with_name(daemon.socket.name + ".lock").exists()
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(DEADLINE_S) == 0 and daemon.socket.exists()
+    daemon.process = None
+
+
+def test_notifications(start, folder):
+    """What systemd is told (sd_notify(3)): ready, alive, reloading, stopping."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(folder / "notify"))
+        listener.settimeout(DEADLINE_S)
+        daemon = start(NOTIFY_SOCKET=str(folder / "notify"), WATCHDOG_USEC="300000")
+
+        def told(word):
+            while True:
+                message = listener.recv(4096).decode()
+                if word in message.splitlines() or any(line.startswith(word) for line in message.splitlines()):
+                    return message
+        assert "STATUS=" in told("READY=1")
+        told("WATCHDOG=1")
+        told("WATCHDOG=1")
+        daemon.process.send_signal(signal.SIGHUP)
+        assert "MONOTONIC_USEC=" in told("RELOADING=1")
+        told("READY=1")
+        daemon.process.send_signal(signal.SIGTERM)
+        told("STOPPING=1")
+        assert daemon.process.wait(DEADLINE_S) == 0
         daemon.process = None
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness import LAB, SOFT, wait_until
 
 SEED = int(os.environ.get("ZC_SEED", "20261129"))
-SECONDS = 4
+SECONDS = 3
 QUICK = ("--size", "64K", "--warmup", "0.05", "--measure", "0.3", "--memory-max", "16M", "--skip-latency")
 METHODS = ["run.start", "run.wait", "run.cancel", "run.list", "result.list", "result.get", "result.trace", "result.delete", "stats",
            "session.list", "session.close", "device.list", "version", "no.such", ""]
