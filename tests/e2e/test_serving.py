@@ -141,6 +141,7 @@ def test_sessions_that_die(start, crowd):
 # --- who may, and how many ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.native
 def test_limits(start, crowd):
     responder, requester = start("--max-qps-per-session", 2, "--max-sessions-per-peer", 3), start()
     fails(requester, "--qps", 3, peer=responder.address, words=("refused", "max_qps_per_session = 2", responder.address))
@@ -154,6 +155,7 @@ def test_limits(start, crowd):
     assert responder.call("stats")["sessions"]["refused"] == 3
 
 
+@pytest.mark.native
 def test_allowed_networks(start):
     elsewhere, here = start("--allow", "203.0.113.0/24,2001:db8::/32"), start("--allow", "203.0.113.7, 0.0.0.0/0, ::/0")
     fails(elsewhere, peer="self", words=("refused", "allow"))
@@ -164,6 +166,7 @@ def test_allowed_networks(start):
     here.serves()
 
 
+@pytest.mark.native
 def test_pre_shared_key(start, new, folder):
     keys = {}
     for name in ("right", "wrong", "open"):
@@ -247,6 +250,21 @@ def test_stop_says_so(start):
     _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
     assert zcctl.returncode == 1
     assert "it is shutting down" in one_line(errors)
+
+
+def test_rkey_taken_away(start, crowd):
+    """The responder closes one session in the middle of its READs, whose rkeys are invalid from there on; the other one reads on."""
+    responder, requester = start(), start()
+    zcctl = requester.popen(*RUN, responder.address, *LONG, *SMALL)
+    requester.wait_running()
+    [session] = responder.call("session.list")["sessions"]
+    other = crowd(responder, "hold", 1, 1)
+    assert other.line() == "open 1"
+    responder.call("session.close", {"id": session["id"]})
+    _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
+    assert zcctl.returncode == 1
+    assert "it ended the session" in one_line(errors)
+    assert other.stop() > 0
 
 
 # --- faults ------------------------------------------------------------------------------------------------------------------
