@@ -307,6 +307,8 @@ static void ask_for_priority(void)
         uint32_t priority;
         uint64_t runtime, deadline, period;
     } a = {.size = sizeof a, .policy = SCHED_OTHER, .runtime = SLICE_NS};
+    if (sched_getscheduler(0) != SCHED_OTHER)
+        return; /* inherited, or given by now: a program in real time would starve a thread that is not */
     int own = getpriority(PRIO_PROCESS, 0);
     a.nice = own + NICE < -20 ? -20 : own + NICE; /* than the application's threads, whatever they have */
     if (syscall(SYS_sched_setattr, 0, &a, 0) == 0)

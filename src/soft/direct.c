@@ -13,7 +13,7 @@
 
 #include "soft.h"
 
-#define OFFER_LEAST 8192u /* smaller messages are quicker over the stream, several in one write */
+#define OFFER_LEAST 8192u /* there the two ways are level; smaller messages go over the stream, several in one write */
 #define PORTS 256u
 #define BATCH 16
 #define BATCH_LENGTH 16384u /* longer READs gain nothing from company */
@@ -23,16 +23,22 @@ static uint16_t shown_ports[PORTS];
 
 /* --- what this process shows ------------------------------------------------------------------------------------------------ */
 
+static bool table_ready(void)
+{
+    if (shown)
+        return true;
+    void *p = mmap(NULL, sizeof *shown * ZS_MAX_QP, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return false;
+    shown = p;
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* where Yama restricts it; refused elsewhere: no matter */
+    return true;
+}
+
 static struct zs_qp_slot *slot_of(const struct zs_qp *qp)
 {
-    if (!shown) {
-        void *p = mmap(NULL, sizeof *shown * ZS_MAX_QP, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                       -1, 0);
-        if (p == MAP_FAILED)
-            return NULL;
-        shown = p;
-        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* where Yama restricts it; refused elsewhere: no matter */
-    }
+    if (!table_ready())
+        return NULL;
     shown_ports[qp->qp.handle / 256] = (uint16_t)(qp->qp.qp_num >> 8);
     return &shown[qp->qp.handle];
 }
@@ -59,8 +65,10 @@ void zs_direct_retract(const struct zs_qp *qp)
         __atomic_store_n(&shown[qp->qp.handle].instance, 0, __ATOMIC_SEQ_CST);
 }
 
+/* Also before the first queue pair is shown: a peer that is early must not do without for as long as the link lasts. */
 void zs_direct_hello(struct zs_hello *h)
 {
+    table_ready();
     h->ports = (uintptr_t)shown_ports;
     h->qp_table = (uintptr_t)shown;
     h->mr_table = (uintptr_t)zs_mr_table();
