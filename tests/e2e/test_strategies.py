@@ -85,7 +85,8 @@ def test_every_byte(region_of, check_schema, strategy):
         if large and memory not in ("staging", "register", "preregistered"):
             continue
         chunks = [value + "00" if large and name in ("--chunk-size", "--mr-size") else value for name, value in zip(("", *options), options)]
-        document = run(daemon, strategy, *MEASURE, "1" if large else "0.6" if LAB else "0.1", *chunks, "--size", str(size),
+        window = "1" if large else "0.6" if LAB or size > 1 << 20 else "0.1"
+        document = run(daemon, strategy, *MEASURE, window, *chunks, "--size", str(size),
                        "--operations-max", str(depth), "--qps", str(qps), "--pieces", str(pieces), "--align", str(align))
         check_schema(document)
         assert document["state"] == "done" and document["strategy"] == strategy
