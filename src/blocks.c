@@ -57,18 +57,25 @@ int zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
 }
 
 /* Where the next chunk begins: not behind the end of a piece. */
-static const struct zc_piece *next_piece(struct zc_request *request)
+static inline const struct zc_piece *next_piece(struct zc_request *request)
 {
-    while (request->cut_piece_bytes == request->list[request->cut_piece].length_bytes) {
+    const struct zc_piece *piece = &request->list[request->cut_piece];
+    while (request->cut_piece_bytes == piece->length_bytes) {
         request->cut_piece++;
         request->cut_piece_bytes = 0;
+        piece++;
     }
-    return &request->list[request->cut_piece];
+    return piece;
 }
 
-static void advance(struct zc_request *request, uint64_t length)
+/* A chunk for staging memory may reach over several pieces; mostly it stays in its own. */
+static inline void advance(struct zc_request *request, const struct zc_piece *piece, uint64_t length)
 {
     request->cut_bytes += length;
+    if (length <= piece->length_bytes - request->cut_piece_bytes) {
+        request->cut_piece_bytes += length;
+        return;
+    }
     for (uint64_t left = length; left > 0;) {
         const uint64_t part = min_u64(left, next_piece(request)->length_bytes - request->cut_piece_bytes);
         request->cut_piece_bytes += part;
@@ -97,19 +104,16 @@ struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
     chunk->reads = 1;
     if (chunk->length_bytes > pipeline->max_read_bytes)
         chunk->reads = (uint32_t)((chunk->length_bytes + pipeline->max_read_bytes - 1) / pipeline->max_read_bytes);
-    advance(request, chunk->length_bytes);
+    advance(request, chunk->piece, chunk->length_bytes);
     if (request->cut_bytes == request->all_bytes)
         zc_ring_pop(&pipeline->cutting);
     return chunk;
 }
 
-bool zc_pipeline_prepare_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+bool zc_pipeline_ask_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    if (!memory->ready)
-        return false;
     zc_lap(pipeline, ZC_STAGE_POST);
-    const bool ready = memory->ready(pipeline, chunk);
+    const bool ready = pipeline->strategy->memory->ready(pipeline, chunk);
     zc_lap(pipeline, ZC_STAGE_BEFORE);
     if (ready)
         zc_pipeline_prepared(pipeline, chunk);
@@ -124,12 +128,6 @@ int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
     if (rc == 0)
         zc_pipeline_prepared(pipeline, chunk);
     return rc;
-}
-
-void zc_pipeline_prepared(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
-{
-    chunk->state = ZC_CHUNK_READY;
-    zc_ring_push(&pipeline->ready, chunk->index);
 }
 
 /* --- posting --------------------------------------------------------------------------------------------------- */
@@ -198,7 +196,6 @@ static int ring_doorbell(struct zc_pipeline *pipeline, struct zc_lane *lane)
 
 int zc_pipeline_post(struct zc_pipeline *pipeline)
 {
-    zc_pipeline_append(pipeline);
     for (uint32_t i = 0; i < pipeline->lane_count; i++)
         if (pipeline->lanes[i].first) {
             const int rc = ring_doorbell(pipeline, &pipeline->lanes[i]);
@@ -249,11 +246,6 @@ int zc_pipeline_collect(struct zc_pipeline *pipeline)
             return rc;
     }
     return count;
-}
-
-struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline)
-{
-    return pipeline->landed.count > 0 ? &pipeline->chunks[zc_ring_pop(&pipeline->landed)] : NULL;
 }
 
 /* --- finishing ------------------------------------------------------------------------------------------------- */

@@ -190,21 +190,32 @@ int zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request);
 /* The next chunk of the oldest request, PREPARING: whoever gets it carries out before(). NULL: no bytes or no record left. */
 struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline);
 /* before() without anything that takes time: true, and the chunk is READY. */
-bool zc_pipeline_prepare_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+bool zc_pipeline_ask_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+static inline bool zc_pipeline_prepare_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    return pipeline->strategy->memory->ready && zc_pipeline_ask_ready(pipeline, chunk);
+}
 /* before() by the owner itself; the chunk is READY. */
 int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 /* before() has been carried out; the chunk is READY and waits for a slot. */
-void zc_pipeline_prepared(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+static inline void zc_pipeline_prepared(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    chunk->state = ZC_CHUNK_READY;
+    zc_ring_push(&pipeline->ready, chunk->index);
+}
 /* Take slots for the READs of READY chunks, in their order, as long as there are any; they go out with the next doorbell. */
 void zc_pipeline_append(struct zc_pipeline *pipeline);
-/* The same, and ring: one linked list and one doorbell a QP. */
+/* Ring for what has been appended: one linked list and one doorbell a QP. */
 int zc_pipeline_post(struct zc_pipeline *pipeline);
 /* Poll once: how many READs completed. Never blocks; -ECANCELED if the run was cancelled. */
 int zc_pipeline_collect(struct zc_pipeline *pipeline);
 /* Poll or sleep, as the run's wait says, until a READ has completed or a thread has handed something back: 0. */
 int zc_pipeline_wait(struct zc_pipeline *pipeline);
 /* The oldest landed chunk, or NULL. Whoever gets it carries out after(). */
-struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline);
+static inline struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline)
+{
+    return pipeline->landed.count > 0 ? &pipeline->chunks[zc_ring_pop(&pipeline->landed)] : NULL;
+}
 /* after() by the owner itself, and retire. */
 int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 /* after() has been carried out, at chunk->finished_ns: the record is free, and with its last chunk the request is done. */

@@ -13,8 +13,10 @@ static int fill(struct zc_pipeline *pipeline)
 {
     const bool slow = pipeline->registers;
     struct zc_chunk *chunk;
+    if (pipeline->cutting.count == 0 && pipeline->ready.count == 0)
+        return 0;
     zc_pipeline_append(pipeline);
-    while (pipeline->ready.count == 0 && may_start(pipeline) && (chunk = zc_pipeline_next_cut(pipeline))) {
+    while (pipeline->ready.count == 0 && pipeline->cutting.count > 0 && may_start(pipeline) && (chunk = zc_pipeline_next_cut(pipeline))) {
         if (!zc_pipeline_prepare_ready(pipeline, chunk)) {
             int rc = slow ? zc_pipeline_post(pipeline) : 0;
             if (rc == 0)
