@@ -170,7 +170,7 @@ static void test_figures(void **state)
         struct zc_result result;
         set_strategy(strategy, 256 << 10);
         options.warmup_s = 0.02;
-        options.measure_s = 0.1;
+        options.measure_s = 0.2;
         options.operations_max = 16;
         assert_done(&result);
         check_figures(strategy, &result);
