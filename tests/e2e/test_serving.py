@@ -15,6 +15,8 @@ from harness import BUILD, DEADLINE_S, LAB, LONG, SHORT, SLOW, SOFT, environment
 
 CROWD = BUILD / "tests" / "e2e" / "e2e_crowd"
 RUN = ("run", "--strategy", "copy_blocking", "--peer")
+# A run that must succeed although the machine is busy with what was done to it.
+SURE = (*SHORT, "--measure", 1, "--skip-latency")
 # Small buffers: a session says nothing while they are made, and these tests make the daemon impatient.
 SMALL = ("--footprint", "1M")
 IMPATIENT = ("--keepalive-interval", 1, "--idle-timeout", 3 * SLOW)
@@ -151,7 +153,7 @@ def test_limits(start, crowd):
     fails(requester, peer=responder.address, words=("refused", "max_sessions_per_peer = 3"))
     holding.stop()
     wait_until(lambda: responder.objects()["sessions"] == 0, "no session")
-    assert requester.run(*SHORT, "--qps", 2, peer=responder.address)["state"] == "done"
+    assert requester.run(*SURE, "--qps", 2, peer=responder.address)["state"] == "done"
     assert responder.call("stats")["sessions"]["refused"] == 3
 
 
@@ -175,12 +177,12 @@ def test_pre_shared_key(start, new, folder):
         keys[name].chmod(0o644 if name == "open" else 0o600)
     guarded = start("--key-file", keys["right"])
     knows, errs, has_none = start("--key-file", keys["right"]), start("--key-file", keys["wrong"]), start()
-    assert knows.run(*SHORT, peer=guarded.address)["state"] == "done"
+    assert knows.run(*SURE, peer=guarded.address)["state"] == "done"
     guarded.serves()
     for _ in range(2):
         fails(errs, peer=guarded.address, words=("refused", "key_file", guarded.address))
     fails(has_none, peer=guarded.address, words=("demands", "key_file", guarded.address))
-    assert knows.run(*SHORT, peer=has_none.address)["state"] == "done"
+    assert knows.run(*SURE, peer=has_none.address)["state"] == "done"
     assert guarded.said().count("another one (key_file)") == 1
     status, line = new("--key-file", keys["open"]).refused()
     assert status == 1 and "0644" in line and str(keys["open"]) in line
@@ -212,7 +214,7 @@ def test_requester_stopped(start):
     _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
     assert zcctl.returncode == 1
     one_line(errors)
-    assert requester.run(*SHORT, peer=responder.address)["state"] == "done"
+    assert requester.run(*SURE, peer=responder.address)["state"] == "done"
 
 
 def test_quiet_sessions_live_on(start):
@@ -279,7 +281,7 @@ def test_error_completion(start, crowd):
     other = crowd(responder, "hold", 1, 1)
     assert other.line() == "open 1"
     fails(requester, "--measure", 60, *SMALL, peer=responder.address, words=("REM_OP_ERR",))
-    assert requester.run(*SHORT, peer=responder.address)["state"] == "done"
+    assert requester.run(*SURE, peer=responder.address)["state"] == "done"
     assert other.stop() > 0
     idle.again(spare=2)
 
@@ -329,7 +331,7 @@ def test_cut_link(network, start):
     """The hosts live, the wire is cut in the middle of READs: both sides notice by themselves, and go on when it is whole again."""
     responder = start(*IMPATIENT, wrapper=network.on(0), ZCSOFT_ADDR="10.78.0.1", ZCSOFT_TRANSPORT="tcp")
     requester = start(wrapper=network.on(1), ZCSOFT_ADDR="10.78.0.2", ZCSOFT_TRANSPORT="tcp")
-    assert requester.run(*SHORT, peer=responder.address)["state"] == "done"
+    assert requester.run(*SURE, peer=responder.address)["state"] == "done"
     before = [daemon.objects() for daemon in (responder, requester)]
     zcctl = requester.popen(*RUN, responder.address, *LONG, *SMALL)
     requester.wait_running()
@@ -341,7 +343,7 @@ def test_cut_link(network, start):
         daemon.wait_objects(objects)
     assert ended(responder)["unreachable"] + ended(responder)["idle"] == 1
     network.link("up")
-    assert requester.run(*SHORT, "--measure", 2, peer=responder.address)["state"] == "done"
+    assert requester.run(*SURE, peer=responder.address)["state"] == "done"
 
 
 @pytest.mark.skipif(not LAB, reason="the lab's own interface")
