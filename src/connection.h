@@ -53,7 +53,7 @@ void zc_connection_close(struct zc_connection *connection);
 
 const struct zc_remote *zc_connection_remote(const struct zc_connection *connection);
 struct ibv_qp *zc_connection_qp(const struct zc_connection *connection, uint32_t index);
-/* The send queue of a QP: RDMA READ, and what zc_sender_family() says decides more. The connection's, until it is closed. */
+/* The send queue of a QP, for RDMA READs; which family it came to be, zc_sender_family() tells. The connection's, until it is closed. */
 const struct zc_sender *zc_connection_sender(const struct zc_connection *connection, uint32_t index);
 uint32_t zc_connection_rkey(const struct zc_connection *connection, uint32_t index);  /* serves READs on that QP alone */
 uint32_t zc_connection_qp_count(const struct zc_connection *connection);
