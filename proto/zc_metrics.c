@@ -25,6 +25,7 @@ static const struct metric metrics[] = {
     { "completion_queues", false, "objects.cqs", 1, "Completion queues that zcrdmad has." },
     { "memory_regions", false, "objects.mrs", 1, "Memory regions that zcrdmad has." },
     { "registered_bytes", false, "objects.mr_bytes", 1, "Memory that zcrdmad has registered." },
+    { "memory_windows", false, "objects.mws", 1, "Memory windows that zcrdmad has." },
     { "cm_ids", false, "objects.cm_ids", 1, "Identifiers of rdma_cm that zcrdmad has." },
     { "region_bytes", false, "region.size_bytes", 1, "Memory that peers can read." },
     { "runs_active", false, "runs.active", 1, "Runs that are being measured." },
