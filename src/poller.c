@@ -37,17 +37,19 @@ static int poll_one_by_one(struct ibv_cq_ex *ex, int max, struct ibv_wc *wcs)
     return rc > 0 ? -rc : -EIO;
 }
 
+/* One at a time, without ibv_next_poll(): where that finds nothing more, librxe (rdma-core 44) has given up the lock and the entry
+ * already, and the ibv_end_poll() that has to follow moves the consumer past the producer; from then on the CQ is full of garbage. */
 static int poll_extended(struct ibv_cq_ex *ex, int max, struct ibv_wc *wcs)
 {
     struct ibv_poll_cq_attr attr = {0};
-    int count = 0, rc = ibv_start_poll(ex, &attr);
-    if (rc)
-        return rc == ENOENT ? 0 : rc > 0 ? -rc : -EIO;
-    do
+    int count = 0, rc = 0;
+    while (count < max && (rc = ibv_start_poll(ex, &attr)) == 0) {
         read_entry(ex, &wcs[count++]);
-    while (count < max && (rc = ibv_next_poll(ex)) == 0);
-    ibv_end_poll(ex);
-    return count;   /* an error other than ENOENT comes back with the next start */
+        ibv_end_poll(ex);
+    }
+    if (count > 0 || rc == ENOENT)
+        return count;   /* an error comes back with the next call */
+    return rc > 0 ? -rc : -EIO;
 }
 
 int zc_poll(const struct zc_poller *poller, int max, struct ibv_wc *wcs)

@@ -1,4 +1,4 @@
-/* Taking completions, in both families of verbs, from any CQ: ibv_poll_cq(3), or ibv_start_poll, ibv_next_poll and ibv_end_poll of
+/* Taking completions, in both families of verbs, from any CQ: ibv_poll_cq(3), or ibv_start_poll and ibv_end_poll of
  * ibv_create_cq_ex(3). No allocation, no system call. */
 #ifndef ZC_POLLER_H
 #define ZC_POLLER_H

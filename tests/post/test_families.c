@@ -340,6 +340,34 @@ static void test_receives_that_do_not_fit(void **state)
     }
 }
 
+/* Asked for more completions than there are, again and again: none comes twice, none is made up. */
+static void test_polling_for_more_than_there_is(void **state)
+{
+    (void)state;
+    EACH_FAMILY(family) {
+        struct pair pair;
+        struct ibv_wc wcs[16];
+        pair_open(&pair, &(struct pair_options){.family = family});
+        for (uint64_t round = 0; round < 50; round++) {
+            unsigned seen = 0;
+            make_reads(&pair, 5);
+            for (size_t i = 0; i < 5; i++)
+                wrs[i].wr_id = round * 5 + i + 1;
+            assert_int_equal(zc_sender_post(&pair.sender[0], wrs, NULL, NULL), 0);
+            while (seen < 5) {
+                const int count = zc_poll(&pair.poller[0], 16, wcs);
+                assert_in_range(count, 0, 5 - seen);
+                for (int i = 0; i < count; i++, seen++) {
+                    assert_int_equal(wcs[i].wr_id, round * 5 + seen + 1);
+                    assert_int_equal(wcs[i].status, IBV_WC_SUCCESS);
+                }
+            }
+            assert_int_equal(zc_poll(&pair.poller[0], 16, wcs), 0);
+        }
+        pair_close(&pair);
+    }
+}
+
 /* --- which family ---------------------------------------------------------------------------------------------------------- */
 
 static void test_family_is_decided_once(void **state)
@@ -441,7 +469,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_operation), cmocka_unit_test(test_full_queue_basic), cmocka_unit_test(test_full_queue_extended),
         cmocka_unit_test(test_refused_before_posting), cmocka_unit_test(test_operation_not_asked_for),
-        cmocka_unit_test(test_receives_that_do_not_fit), cmocka_unit_test(test_family_is_decided_once),
+        cmocka_unit_test(test_receives_that_do_not_fit), cmocka_unit_test(test_polling_for_more_than_there_is),
+        cmocka_unit_test(test_family_is_decided_once),
         cmocka_unit_test(test_signaling_never_wedges), cmocka_unit_test(test_signaling_after_a_failure),
     };
     return cmocka_run_group_tests_name("families", tests, NULL, NULL);
