@@ -40,7 +40,7 @@ def test_all(daemon):
     names = [row["name"] for row in json.loads(daemon.zcctl("--json", "strategies").stdout)["strategies"]]
     device = next(d for d in json.loads(daemon.zcctl("--json", "devices").stdout)["devices"] if d["in_use"])
     names = [n for n in names if not n.startswith("hybrid_") and (device["odp"] or not n.startswith("odp_"))]
-    done = daemon.zcctl("--json", "run", "--strategy", "all", *QUICK, "--size", "4K", "--warmup", "0", "--measure", "0.6", "--skip-latency",
+    done = daemon.zcctl("--json", "run", "--strategy", "all", *QUICK, "--size", "4K", "--warmup", "0", "--measure", "0.3", "--skip-latency",
                         "--validate", "first")
     assert [d["strategy"] for d in json.loads(done.stdout)] == names
     assert done.stderr == "" or (not device["odp"] and "odp strategies are left out" in one_line(done.stderr))

@@ -68,8 +68,8 @@ def skip_without_odp(daemon, strategy):
 @pytest.fixture(scope="module")
 def region_of(module_folder):
     """A daemon whose region is not much larger than a size: validation goes through all of it."""
-    daemons = {region: Daemon(module_folder / region, region=region).start() for region in (("128K",) if LAB else ("128K", "64M"))}
-    yield lambda size: daemons["128K" if size <= 128 * 1024 else "64M"]
+    daemons = {region: Daemon(module_folder / region, region=region).start() for region in (("128K",) if LAB else ("128K", "4M", "64M"))}
+    yield lambda size: daemons["128K" if size <= 128 * 1024 else "4M" if size <= 4 << 20 else "64M"]
     finish(list(daemons.values()))
 
 
@@ -85,7 +85,7 @@ def test_every_byte(region_of, check_schema, strategy):
         if large and memory not in ("staging", "register", "preregistered"):
             continue
         chunks = [value + "00" if large and name in ("--chunk-size", "--mr-size") else value for name, value in zip(("", *options), options)]
-        window = "1" if large else "0.6" if LAB or size > 1 << 20 else "0.1"
+        window = "0.6" if large or LAB else "0.3" if size > 1 << 20 else "0.1"
         document = run(daemon, strategy, *MEASURE, window, *chunks, "--size", str(size),
                        "--operations-max", str(depth), "--qps", str(qps), "--pieces", str(pieces), "--align", str(align))
         check_schema(document)
