@@ -12,7 +12,8 @@ static struct zc_estimate estimate(const double *values, size_t count)
     double copy[64];
     struct zc_estimate made;
 
-    memcpy(copy, values, count * sizeof copy[0]);
+    if (count > 0)
+        memcpy(copy, values, count * sizeof copy[0]);
     zc_estimate_make(copy, count, &made);
     return made;
 }
