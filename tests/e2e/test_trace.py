@@ -104,7 +104,7 @@ def test_several_callers(daemon, folder, check_schema):
 @pytest.mark.native
 def test_pieces(daemon, folder):
     """Each reply stays below a line's 1 MiB, and the pieces are the file."""
-    document = logged(daemon, "copy_blocking", "--size", "256", "--mr-size", "64", "--measure", "1")
+    document = logged(daemon, "copy_blocking", "--size", "256", "--mr-size", "64", "--measure", "0.2")
     text, offset, pieces = "", 0, 0
     while offset is not None:
         piece = daemon.call("result.trace", {"id": document["id"], "offset": offset})

@@ -132,7 +132,7 @@ def test_leaping_clock(start):
     document = daemon.run(*SHORT)
     took = time.monotonic() - begun
     assert document["state"] == "done"
-    assert 0.45e9 <= document["throughput"]["duration_ns"] <= took * 1e9
+    assert 0.9 * float(SHORT[SHORT.index("--measure") + 1]) * 1e9 <= document["throughput"]["duration_ns"] <= took * 1e9
     assert 0 < document["latency"]["available"]["max_ns"] < took * 1e9
     assert 0 <= daemon.call("stats")["uptime_s"] < took + 60
     started, finished = document["started_at"], document["finished_at"]
