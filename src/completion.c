@@ -28,7 +28,6 @@ static int create_cq(struct zc_completion *c, const struct zc_device *device, in
         c->poller.ex = ibv_create_cq_ex(context, &attr);
         if (c->poller.ex) {
             c->poller.cq = ibv_cq_ex_to_cq(c->poller.ex);
-            c->poller.one_a_start = zc_device_info(device)->kind == ZC_DEVICE_RXE;
             return 0;
         }
         /* What a device lacks it says so; anything else, too many entries for instance, is true of a basic CQ as well. */

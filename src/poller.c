@@ -24,19 +24,6 @@ static void read_entry(struct ibv_cq_ex *ex, struct ibv_wc *wc)
         wc->src_qp = ibv_wc_read_src_qp(ex);
 }
 
-static int poll_one_by_one(struct ibv_cq_ex *ex, int max, struct ibv_wc *wcs)
-{
-    struct ibv_poll_cq_attr attr = {0};
-    int count = 0, rc = 0;
-    while (count < max && (rc = ibv_start_poll(ex, &attr)) == 0) {
-        read_entry(ex, &wcs[count++]);
-        ibv_end_poll(ex);
-    }
-    if (count > 0 || rc == ENOENT)
-        return count;
-    return rc > 0 ? -rc : -EIO;
-}
-
 /* One at a time, without ibv_next_poll(): where that finds nothing more, librxe (rdma-core 44) has given up the lock and the entry
  * already, and the ibv_end_poll() that has to follow moves the consumer past the producer; from then on the CQ is full of garbage. */
 static int poll_extended(struct ibv_cq_ex *ex, int max, struct ibv_wc *wcs)
@@ -47,7 +34,7 @@ static int poll_extended(struct ibv_cq_ex *ex, int max, struct ibv_wc *wcs)
         read_entry(ex, &wcs[count++]);
         ibv_end_poll(ex);
     }
-    if (count > 0 || rc == ENOENT)
+    if (count > 0 || rc == 0 || rc == ENOENT)
         return count;   /* an error comes back with the next call */
     return rc > 0 ? -rc : -EIO;
 }
@@ -56,8 +43,6 @@ int zc_poll(const struct zc_poller *poller, int max, struct ibv_wc *wcs)
 {
     if (max <= 0)
         return 0;
-    if (poller->ex && poller->one_a_start)
-        return poll_one_by_one(poller->ex, max, wcs);
     if (poller->ex)
         return poll_extended(poller->ex, max, wcs);
     const int count = ibv_poll_cq(poller->cq, max, wcs);

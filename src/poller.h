@@ -4,7 +4,6 @@
 #define ZC_POLLER_H
 
 #include <infiniband/verbs.h>
-#include <stdbool.h>
 
 #include "family.h"
 
@@ -17,8 +16,6 @@ extern "C" {
 struct zc_poller {
     struct ibv_cq *cq;
     struct ibv_cq_ex *ex;           /* NULL: the basic family */
-    bool one_a_start;               /* for librxe (rdma-core 44): its ibv_next_poll() that finds nothing ends the polling itself, and
-                                       the ibv_end_poll() that must follow ends it again, one entry too far */
 };
 
 /* At most `max` completions into `wcs`, the caller's. How many there were, or a negative errno. Of a failed one wr_id, status, qp_num
