@@ -7,6 +7,8 @@ import pytest
 
 from harness import SHORT, one_line
 
+pytestmark = pytest.mark.native
+
 
 @pytest.fixture(scope="module")
 def run(daemon):

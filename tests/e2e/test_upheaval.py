@@ -14,6 +14,8 @@ import pytest
 
 from harness import BUILD, DEADLINE_S, LAB, LONG, SHORT, SLOW, SOFT, environment, one_line, wait_until
 
+pytestmark = pytest.mark.native
+
 RUN = ("run", "--strategy", "copy_blocking", "--peer", "self")
 # A run that is over at once: where it matters only that there was one.
 QUICK = ("--size", "64K", "--warmup", "0.05", "--measure", "0.3", "--memory-max", "16M", "--skip-latency")
