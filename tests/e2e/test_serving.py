@@ -344,22 +344,3 @@ def test_cut_link(network, start):
     assert ended(responder)["unreachable"] + ended(responder)["idle"] == 1
     network.link("up")
     assert requester.run(*SURE, peer=responder.address)["state"] == "done"
-
-
-@pytest.mark.skipif(not LAB, reason="the lab's own interface")
-def test_link_down_and_up(start):
-    """The device's port goes away under a run and comes back."""
-    daemon = start(*IMPATIENT)
-    idle = Idle(daemon)
-    zcctl = daemon.popen(*RUN, "self", *LONG, *SMALL)
-    daemon.wait_running()
-    subprocess.run(["ip", "link", "set", "d0", "down"], check=True)
-    try:
-        _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
-    finally:
-        subprocess.run(["ip", "link", "set", "d0", "up"], check=True)
-    assert zcctl.returncode == 1
-    one_line(errors)
-    idle.again()
-    assert "port" in daemon.said()
-    daemon.serves()
