@@ -100,26 +100,36 @@ static int advise_huge(const struct zc_buffer *buffer, struct zc_error *err)
     return 0;
 }
 
+/* From the pool wherever the kernel likes. Not into a reserve as below: a MAP_FIXED that finds too few huge pages has unmapped the place by
+ * then, and another thread's memory may be there before the reserve is given back. Such mappings are never merged with others. */
+static int map_from_pool(struct zc_buffer *buffer, enum zc_pages pages, struct zc_error *err)
+{
+    const int huge = MAP_HUGETLB | (pages == ZC_PAGES_2M ? MAP_HUGE_2MB : MAP_HUGE_1GB);
+    buffer->reserved_bytes = buffer->mapped_bytes;
+    buffer->reserved = mmap(NULL, buffer->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | huge, -1, 0);
+    buffer->address = buffer->reserved;
+    return buffer->reserved == MAP_FAILED ? pool_error(buffer->mapped_bytes, buffer->page_bytes, errno, err) : 0;
+}
+
 /* An inaccessible page or more on either side: an overrun faults at once, and the kernel merges neighbouring mappings into no other,
  * so that /proc/self/smaps tells about this buffer alone. */
 static int map(struct zc_buffer *buffer, enum zc_pages pages, struct zc_error *err)
 {
     const size_t page = buffer->page_bytes;
     char text[AMOUNT_MAX];
+    if (from_pool(pages))
+        return map_from_pool(buffer, pages, err);
     buffer->reserved_bytes = buffer->mapped_bytes + 2 * page;
-    buffer->reserved = mmap(NULL, buffer->reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    buffer->reserved = mmap(NULL, buffer->reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (buffer->reserved == MAP_FAILED)
         return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot map %s of memory: %m", amount(buffer->mapped_bytes, text));
     /* Behind at least a small page, at the next boundary: what is left of the reserve is at least a small page, too. */
     const uintptr_t first = (uintptr_t)buffer->reserved + page_bytes();
     buffer->address = (uint8_t *)buffer->reserved + ((first + page - 1) / page * page - (uintptr_t)buffer->reserved);
-    const int huge = !from_pool(pages) ? 0 : MAP_HUGETLB | (pages == ZC_PAGES_2M ? MAP_HUGE_2MB : MAP_HUGE_1GB);
-    if (mmap(buffer->address, buffer->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | huge, -1,
-             0) != MAP_FAILED)
-        return pages == ZC_PAGES_THP ? advise_huge(buffer, err) : 0;
-    if (huge)
-        return pool_error(buffer->mapped_bytes, page, errno, err);
-    return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot allocate %s of memory: %m", amount(buffer->mapped_bytes, text));
+    /* Opened up in place, so that no moment exists in which the place is anybody's. */
+    if (mprotect(buffer->address, buffer->mapped_bytes, PROT_READ | PROT_WRITE) != 0)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -errno, NULL, "cannot allocate %s of memory: %m", amount(buffer->mapped_bytes, text));
+    return pages == ZC_PAGES_THP ? advise_huge(buffer, err) : 0;
 }
 
 /* Written once on every page. A pool that is not empty may be so on the node that the buffer is bound to, and then a plain write

@@ -25,7 +25,7 @@ struct zc_buffer {
  * (-1: not; where binding is impossible or forbidden, as in many containers, buffer->numa_node tells) and written once on every
  * page, so that no fault happens later. ZC_ERR_RESOURCE names the size. */
 int zc_buffer_create(size_t length_bytes, int numa_node, struct zc_buffer *buffer, struct zc_error *err);
-/* The same with another kind of pages, and a length rounded up to whole ones. ZC_PAGES_THP asks (MADV_HUGEPAGE) and may get less:
+/* The same with another kind of pages, and a length rounded up to whole ones (those of the pool without anything around them). ZC_PAGES_THP asks (MADV_HUGEPAGE) and may get less:
  * zc_buffer_huge_bytes() tells. The others come from the pool that the administrator reserved; where it is too small, the error
  * names the file that enlarges it, and `field` is "pages". */
 int zc_buffer_create_pages(size_t length_bytes, enum zc_pages pages, int numa_node, struct zc_buffer *buffer, struct zc_error *err);
