@@ -56,7 +56,7 @@ usage() {
 usage: sh bootstrap.sh COMMAND
 
   demo      build, measure copy_blocking against this machine itself, show the result
-  sweep     the same with all strategies over many sizes, in a minute: when to copy, when to register
+  sweep     the same with several strategies over many sizes, in a minute: when to copy, when to register
   test      build with and without sanitizers, run every test, the ones in a virtual machine included
   build     install what building needs and build everything (preset release, in build/release)
   packages  print the packages that the commands above install
@@ -248,7 +248,8 @@ case ${1-help} in
   sweep)
     need build
     build release zcrdmad zcctl zcsoft
-    demo sweep --peer self --strategy all --size 4K..16M --footprint 64M --budget 1m
+    demo sweep --peer self --size 4K..4M --budget 1m --operations-max 16 --footprint 64M --strategy \
+      copy_blocking,copy_non_blocking,naive_blocking,naive_non_blocking,pipeline_blocking,pipeline_non_blocking,ideal_non_blocking
     ;;
   test)
     if [ "$(uname -m)" = x86_64 ]; then need build test lab; else need build test; fi

@@ -32,13 +32,13 @@ static void print_cell(FILE *out, const json_t *cell)
     char range[40] = "";
 
     if (cell == NULL) {
-        fprintf(out, "%-36s", "  -");
+        fprintf(out, "%-37s", "  -");
         return;
     }
     if (!isnan(number_at(cell, "gib_per_s.low")))
         snprintf(range, sizeof(range), "+-%.0f %%", 50 * (number_at(cell, "gib_per_s.high") - number_at(cell, "gib_per_s.low")) /
                  number_at(cell, "gib_per_s.median"));
-    fprintf(out, "  %-21s%5.3g %-8.8s", text_at(cell, "strategy"), number_at(cell, "gib_per_s.median"), range);
+    fprintf(out, "  %-22s%5.2f %-7.7s", text_at(cell, "strategy"), number_at(cell, "gib_per_s.median"), range);
 }
 
 /* Only intervals that do not overlap decide. */
@@ -87,7 +87,7 @@ static void print_table(FILE *out, const json_t *doc)
     double sizes[SIZES_MAX];
     size_t count = sizes_of(doc, sizes);
 
-    fprintf(out, "%9s  %-34s  %-34s %6s %s\n", "size", "best copy, GiB/s", "best zero-copy, GiB/s", "ideal", "better");
+    fprintf(out, "%9s  %-35s  %-35s %6s %s\n", "size", "best copy, GiB/s", "best zero-copy, GiB/s", "ideal", "better");
     for (size_t i = 0; i < count; i++)
         print_row(out, doc, sizes[i]);
 }

@@ -22,7 +22,7 @@ void zc_model_make(const struct zc_probe *probe, struct zc_model *model)
         .made = true, .register_base_s = probe->fit.base_s, .register_per_page_s = probe->fit.per_page_s,
         .worst_residual = probe->fit.worst_residual, .page_bytes = probe->fit.page_bytes,
         .copy_gib_per_s = (double)typical / 0x1p30 / zc_probe_copy_s(probe, typical),
-        .read_gib_per_s = (double)typical / 0x1p30 / zc_probe_read_s(probe, typical, true),
+        .read_gib_per_s = (double)typical / 0x1p30 / zc_probe_read_s(probe, typical, false),
         .read_s = zc_probe_read_s(probe, 4096, false), .crossover_bytes = zc_probe_crossover_bytes(probe),
     };
 }

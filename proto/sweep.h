@@ -73,7 +73,7 @@ struct zc_model {
     bool made;
     double register_base_s, register_per_page_s, worst_residual;    /* register and deregister: base + per_page * pages */
     uint64_t page_bytes;
-    double copy_gib_per_s, read_gib_per_s;      /* of 1 MiB; READs in a stream */
+    double copy_gib_per_s, read_gib_per_s;      /* of 1 MiB; READs one after the other */
     double read_s;                              /* of 4 KiB, alone */
     double crossover_bytes;                     /* NAN: there is none within the sizes of the probe */
 };

@@ -15,6 +15,7 @@
 /* Windows of a trial: latency, throughput, cost, each with its own length; the first two have a warm-up before them. */
 static const double WARMUP_SHARE = 0.25, WINDOWS = 3.5;
 static const double WINDOW_MIN_S = 0.003, WINDOW_MAX_S = 1;
+static const double FEW_REQUESTS = 10;         /* in a window at least, where many are in flight */
 static const double ROUNDS_SHARE = 0.7;         /* of the budget is for the coarse pass and the rounds */
 static const double SETUP_GUESS_S = 0.01;       /* of a trial, until it was measured */
 static const double PROBE_BUDGET_S = 15;        /* a smaller budget has no second to spare for the model */
@@ -234,7 +235,8 @@ static double window_for(const struct sweeper *sweeper, const struct zc_cell *ce
         if (other->options.strategy == cell->options.strategy && other->trial_count && other->options.size_bytes <= cell->options.size_bytes)
             rate = other->estimates[ZC_METRIC_THROUGHPUT].median * 0x1p30;
     }
-    const double few = rate > 0 ? 2.5 * (double)depth_of(&cell->options) * (double)cell->options.size_bytes / rate : 0;
+    const double requests = fmin(2.5 * (double)depth_of(&cell->options), FEW_REQUESTS);
+    const double few = rate > 0 ? requests * (double)cell->options.size_bytes / rate : 0;
     return fmax(few, fmin(fmax(wanted_s, WINDOW_MIN_S), WINDOW_MAX_S));
 }
 
