@@ -225,7 +225,7 @@ static void test_a_failed_completion_names_its_read(void **state)
     (void)state;
     fake.fail_at = 2;
     fake.fail_status = IBV_WC_REM_ACCESS_ERR;
-    assert_failure(-EIO, ZC_ERR_PEER, "READ of 65536 bytes at offset 69632 failed: remote access error (IBV_WC_REM_ACCESS_ERR)");
+    assert_failure(-EIO, ZC_ERR_PEER, "READ of 65536 bytes at offset 69632 failed at the peer: remote access error (IBV_WC_REM_ACCESS_ERR)");
 }
 
 static void test_a_local_failure_is_the_devices(void **state)
