@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -30,13 +29,6 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-static int64_t unix_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* --- set-up ---------------------------------------------------------------------------------------------------- */
@@ -260,7 +252,7 @@ int zc_measure(const struct zc_measure_params *params, struct zc_result *result)
     struct zc_callers *callers = NULL;
     result->config = params->options;
     result->error = (struct zc_error){.kind = ZC_ERR_NONE};
-    result->started_unix_ns = unix_ns();
+    result->started_unix_ns = zc_unix_ns();
     if (params->progress)
         atomic_store(&params->progress->total_ns, zc_run_planned_ns(&params->options));
 
@@ -273,7 +265,7 @@ int zc_measure(const struct zc_measure_params *params, struct zc_result *result)
         result->state = ZC_RUN_DONE;
     else
         result->state = result->error.kind == ZC_ERR_CANCELLED ? ZC_RUN_CANCELLED : ZC_RUN_FAILED;
-    result->finished_unix_ns = unix_ns();
+    result->finished_unix_ns = zc_unix_ns();
     if (callers)
         zc_run_enter(zc_callers_first(callers), ZC_PHASE_END, 0);
     zc_callers_destroy(callers);

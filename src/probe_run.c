@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "environment.h"
 #include "probe_private.h"
@@ -207,13 +206,6 @@ static int run_steps(struct probe_run *run)
     return rc;
 }
 
-static int64_t unix_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void begin(const struct zc_probe_params *params, struct zc_probe *probe)
 {
     char id[ZC_ID_MAX], asked_peer[ZC_PEER_MAX];
@@ -225,7 +217,7 @@ static void begin(const struct zc_probe_params *params, struct zc_probe *probe)
     memcpy(probe->asked_peer, asked_peer, sizeof asked_peer);
     probe->owner_uid = owner_uid;
     probe->quick = params->quick;
-    probe->started_unix_ns = unix_ns();
+    probe->started_unix_ns = zc_unix_ns();
     zc_environment_read(&probe->environment);
     probe->environment.device = *zc_device_info(params->device);
     snprintf(probe->peer.host, sizeof probe->peer.host, "%s", params->host);
@@ -249,7 +241,7 @@ int zc_probe_run(const struct zc_probe_params *params, struct zc_probe *probe, s
     }
     probe->made = rc == 0;
     probe->state = rc == 0 ? ZC_RUN_DONE : probe->error.kind == ZC_ERR_CANCELLED ? ZC_RUN_CANCELLED : ZC_RUN_FAILED;
-    probe->finished_unix_ns = unix_ns();
+    probe->finished_unix_ns = zc_unix_ns();
     if (err)
         *err = probe->error;
     return rc;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "clock.h"
 
@@ -385,13 +384,6 @@ static void refine(struct sweeper *sweeper, uint32_t *order)
 
 /* --- from beginning to end ------------------------------------------------------------------------------------- */
 
-static int64_t unix_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* The model is worth having and nothing more: where the probe fails, the sweep goes on without, and meets the reason itself. */
 static void make_model(struct sweeper *sweeper)
 {
@@ -447,7 +439,7 @@ int zc_sweep_run(const struct zc_sweep_params *params, struct zc_sweep *sweep)
     sweep->error = (struct zc_error){ .kind = ZC_ERR_NONE };
     sweep->complete = false;
     if (!sweep->started_unix_ns)
-        sweep->started_unix_ns = unix_ns();
+        sweep->started_unix_ns = zc_unix_ns();
     if (!sweep->seed && getrandom(&sweep->seed, sizeof sweep->seed, 0) < 0)
         sweep->seed = zc_now_ns();
     sweep->seed = (sweep->seed & (UINT64_MAX >> 12)) | 1;      /* a JSON number holds it exactly */
@@ -463,7 +455,7 @@ int zc_sweep_run(const struct zc_sweep_params *params, struct zc_sweep *sweep)
                                   sweep->cells[0].error.message : "every size is larger than the peer's region");
     sweep->state = sweeper.rc == 0 ? ZC_RUN_DONE : sweep->error.kind == ZC_ERR_CANCELLED ? ZC_RUN_CANCELLED : ZC_RUN_FAILED;
     sweep->elapsed_s = elapsed_s(&sweeper);
-    sweep->finished_unix_ns = unix_ns();
+    sweep->finished_unix_ns = zc_unix_ns();
     zc_reuse_destroy(sweeper.reuse);
     free(order);
     return sweeper.rc;
