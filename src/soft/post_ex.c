@@ -20,14 +20,12 @@ static void wr_start(struct ibv_qp_ex *ex)
     qp->ex_cur = NULL;
 }
 
-static struct zs_wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint64_t op_flag)
+static struct zs_wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 {
     struct zs_qp *qp = of(ex);
     if (qp->ex_error)
         return NULL;
-    if (!(qp->send_ops & op_flag))
-        qp->ex_error = EINVAL;
-    else if (qp->ex_tail - atomic_load_explicit(&qp->sq_free, memory_order_acquire) >= qp->sq_size)
+    if (qp->ex_tail - atomic_load_explicit(&qp->sq_free, memory_order_acquire) >= qp->sq_size)
         qp->ex_error = ENOMEM;
     if (qp->ex_error)
         return NULL;
@@ -42,9 +40,9 @@ static struct zs_wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uin
     return w;
 }
 
-static void rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint64_t flag, uint32_t rkey, uint64_t addr, uint32_t imm)
+static void rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint32_t rkey, uint64_t addr, uint32_t imm)
 {
-    struct zs_wqe *w = begin(ex, op, flag);
+    struct zs_wqe *w = begin(ex, op);
     if (!w)
         return;
     w->rkey = rkey;
@@ -54,41 +52,41 @@ static void rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint64_t flag, uin
 
 static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
 {
-    rdma(ex, IBV_WR_RDMA_READ, IBV_QP_EX_WITH_RDMA_READ, rkey, addr, 0);
+    rdma(ex, IBV_WR_RDMA_READ, rkey, addr, 0);
 }
 
 static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
 {
-    rdma(ex, IBV_WR_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE, rkey, addr, 0);
+    rdma(ex, IBV_WR_RDMA_WRITE, rkey, addr, 0);
 }
 
 static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, __be32 imm)
 {
-    rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, rkey, addr, imm);
+    rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, addr, imm);
 }
 
 static void wr_send(struct ibv_qp_ex *ex)
 {
-    begin(ex, IBV_WR_SEND, IBV_QP_EX_WITH_SEND);
+    begin(ex, IBV_WR_SEND);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 {
-    struct zs_wqe *w = begin(ex, IBV_WR_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_IMM);
+    struct zs_wqe *w = begin(ex, IBV_WR_SEND_WITH_IMM);
     if (w)
         w->imm = imm;
 }
 
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-    struct zs_wqe *w = begin(ex, IBV_WR_SEND_WITH_INV, IBV_QP_EX_WITH_SEND_WITH_INV);
+    struct zs_wqe *w = begin(ex, IBV_WR_SEND_WITH_INV);
     if (w)
         w->imm = rkey;
 }
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-    struct zs_wqe *w = begin(ex, IBV_WR_LOCAL_INV, IBV_QP_EX_WITH_LOCAL_INV);
+    struct zs_wqe *w = begin(ex, IBV_WR_LOCAL_INV);
     if (w)
         w->imm = rkey;
 }
@@ -96,15 +94,15 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
     struct zs_qp *qp = of(ex);
-    struct zs_wqe *w = begin(ex, IBV_WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW);
+    struct zs_wqe *w = begin(ex, IBV_WR_BIND_MW);
     if (w)
         qp->ex_error = mw->type == IBV_MW_TYPE_2 ? zs_window_fill(qp, w, mw, rkey, info) : EINVAL;
 }
 
-static void atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint64_t flag, uint32_t rkey, uint64_t addr, uint64_t a,
+static void atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint32_t rkey, uint64_t addr, uint64_t a,
                    uint64_t b)
 {
-    struct zs_wqe *w = begin(ex, op, flag);
+    struct zs_wqe *w = begin(ex, op);
     if (!w)
         return;
     w->rkey = rkey;
@@ -115,12 +113,12 @@ static void atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode op, uint64_t flag, u
 
 static void wr_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap)
 {
-    atomic(ex, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, rkey, addr, compare, swap);
+    atomic(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, addr, compare, swap);
 }
 
 static void wr_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr, uint64_t add)
 {
-    atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, rkey, addr, add, 0);
+    atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, addr, add, 0);
 }
 
 /* --- setters: they refer to the WR begun last --------------------------------------------------------------------------- */
