@@ -65,7 +65,7 @@ static size_t add_names(const struct args_option *table, const char **names, siz
 static int unknown(const struct args *args, const char *word, struct zc_error *err)
 {
     const char *names[NAMES_MAX + 1] = { NULL }, *nearest;
-    char dashed[64] = "", typed[64] = "";
+    char typed[64] = "";
     const char *name = word + (word[1] == '-' ? 2 : 1);
     size_t count = add_names(args->common, names, add_names(args->own, names, 0)), rows = 0;
     const struct zc_option *table = args->run != NULL ? zc_options(&rows) : NULL;
@@ -77,18 +77,14 @@ static int unknown(const struct args *args, const char *word, struct zc_error *e
     nearest = zc_choice_nearest(names, typed);
     if (nearest == NULL)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, NULL, "unknown option %.64s", word);
-    for (size_t i = 0; nearest[i] != '\0' && i < sizeof(dashed) - 1; i++)
-        dashed[i] = nearest[i] == '_' ? '-' : nearest[i];
     return zc_error_set(err, ZC_ERR_INVALID, EINVAL, NULL, "unknown option %.*s%s (did you mean --%s?)",
-                        (int)(name - word), word, typed, dashed);
+                        (int)(name - word), word, typed, zc_option_dashed(nearest).text);
 }
 
 static int store(struct args *args, const struct found *found, const char *value, struct zc_error *err)
 {
-    size_t count;
-
     if (found->run != NULL) {
-        args->given |= UINT64_C(1) << (found->run - zc_options(&count));
+        args->given |= zc_option_bit(found->run->name);
         return zc_option_parse(found->run, value, args->run, err);
     }
     if (found->option->flag != NULL)

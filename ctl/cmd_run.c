@@ -9,13 +9,12 @@
 /* One strategy, whose name is an option like any other. */
 static int choose(struct context *context, const char *name, struct zc_run_options *options, uint64_t *given)
 {
-    size_t count;
     const struct zc_option *strategy = zc_option_find("strategy", strlen("strategy"));
     struct zc_error err;
 
     if (name == NULL)
         return 0;
-    *given |= UINT64_C(1) << (strategy - zc_options(&count));
+    *given |= zc_option_bit("strategy");
     if (zc_option_parse(strategy, name, options, &err) == 0)
         return 0;
     command_error(context, "%s", err.message);

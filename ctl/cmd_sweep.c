@@ -11,28 +11,20 @@ enum { ROWS_MAX = 72 };
 /* A row for each option of a run that a sweep takes, and where its text goes. */
 struct rows {
     struct args_option list[ROWS_MAX];
-    char names[ROWS_MAX][40], helps[ROWS_MAX][160];
+    struct zc_option_word names[ROWS_MAX];
+    char helps[ROWS_MAX][160];
     const char *values[ROWS_MAX];
     bool flags[ROWS_MAX];
     size_t count;
 };
 
-static void dash(const char *name, char *dashed, size_t size)
-{
-    size_t i = 0;
-
-    for (; name[i] != '\0' && i < size - 1; i++)
-        dashed[i] = name[i] == '_' ? '-' : name[i];
-    dashed[i] = '\0';
-}
-
 static void add_row(struct rows *rows, const char *name, const char *metavar, const char *help)
 {
     size_t i = rows->count++;
 
-    dash(name, rows->names[i], sizeof(rows->names[i]));
+    rows->names[i] = zc_option_dashed(name);
     snprintf(rows->helps[i], sizeof(rows->helps[i]), "%s", help);
-    rows->list[i] = (struct args_option){ .name = rows->names[i], .metavar = metavar, .help = rows->helps[i] };
+    rows->list[i] = (struct args_option){ .name = rows->names[i].text, .metavar = metavar, .help = rows->helps[i] };
     if (metavar != NULL)
         rows->list[i].value = &rows->values[i];
     else
@@ -69,7 +61,7 @@ static json_t *params_of(const struct rows *rows)
     for (size_t i = 0; i < rows->count; i++) {
         char name[40];
         for (size_t c = 0; c < sizeof(name); c++)
-            name[c] = rows->names[i][c] == '-' ? '_' : rows->names[i][c];
+            name[c] = rows->names[i].text[c] == '-' ? '_' : rows->names[i].text[c];
         if (rows->values[i] != NULL)
             json_object_set_new(params, name, json_string(rows->values[i]));
         else if (rows->flags[i])

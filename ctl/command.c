@@ -103,14 +103,10 @@ static struct common common_options(struct context *context)
 
 static void print_option(FILE *out, char letter, const char *name, const char *metavar, const char *help, const char *more)
 {
-    char left[64], dashed[40];
-    size_t length = 0;
+    char left[128];
 
-    for (; name[length] != '\0' && length < sizeof(dashed) - 1; length++)
-        dashed[length] = name[length] == '_' ? '-' : name[length];
-    dashed[length] = '\0';
     snprintf(left, sizeof(left), "%c%c%s --%s%s%s", letter != 0 ? '-' : ' ', letter != 0 ? letter : ' ', letter != 0 ? "," : " ",
-             dashed, metavar != NULL ? " " : "", metavar != NULL ? metavar : "");
+             zc_option_dashed(name).text, metavar != NULL ? " " : "", metavar != NULL ? metavar : "");
     fprintf(out, "  %-31s  %s%s\n", left, help, more);
 }
 

@@ -20,10 +20,7 @@ static void offer_word(const struct offer *offer, const char *dashes, const char
 {
     char full[160];
 
-    snprintf(full, sizeof(full), "%s%s", dashes, word);
-    if (*dashes != '\0')
-        for (char *c = full; *c != '\0'; c++)
-            *c = *c == '_' ? '-' : *c;
+    snprintf(full, sizeof(full), "%s%s", dashes, *dashes != '\0' ? zc_option_dashed(word).text : word);
     if (strncmp(full, offer->typed, strlen(offer->typed)) != 0)
         return;
     fprintf(offer->out, "%.*s%s%s%s\n", (int)(offer->typed - offer->current), offer->current, full, help != NULL ? "\t" : "",

@@ -27,23 +27,11 @@ bool run_all_wanted(const char *strategies)
     return strategies != NULL && (strcmp(strategies, "all") == 0 || strchr(strategies, ',') != NULL);
 }
 
-static uint64_t bit_of(const char *name)
-{
-    size_t count;
-
-    return UINT64_C(1) << (zc_option_find(name, strlen(name)) - zc_options(&count));
-}
-
 static void leave_out(struct context *context, struct plan *plan, const struct zc_option *option, uint64_t bit)
 {
-    char dashed[40];
-    size_t length = 0;
-
-    for (; option->name[length] != '\0' && length < sizeof(dashed) - 1; length++)
-        dashed[length] = option->name[length] == '_' ? '-' : option->name[length];
-    dashed[length] = '\0';
     plan->given &= ~bit;
-    command_error(context, "%s does not take --%s: left out", zc_strategy_names[plan->options.strategy], dashed);
+    command_error(context, "%s does not take --%s: left out", zc_strategy_names[plan->options.strategy],
+                  zc_option_dashed(option->name).text);
 }
 
 /* Only what was given travels, so that the daemon's defaults fill the rest. */
@@ -57,7 +45,7 @@ static void fit_options(struct context *context, struct plan *plan)
         if ((plan->given >> i & 1) != 0 && !zc_option_taken(&table[i], plan->options.strategy))
             leave_out(context, plan, &table[i], UINT64_C(1) << i);
     if (preregistered && plan->options.buffers == ZC_BUFFERS_FRESH) {   /* registered beforehand is not fresh */
-        leave_out(context, plan, zc_option_find("buffers", 7), bit_of("buffers"));
+        leave_out(context, plan, zc_option_find("buffers", 7), zc_option_bit("buffers"));
         plan->options.buffers = ZC_BUFFERS_REUSE;
     }
 }
@@ -70,7 +58,7 @@ static int add(struct context *context, struct plans *plans, const struct zc_run
     struct zc_error err;
 
     if (zc_strategy_infos[strategy].memory == ZC_MEMORY_PREREGISTERED && !options->skip_validation &&
-        (given & bit_of("validate")) == 0) {
+        (given & zc_option_bit("validate")) == 0) {
         command_error(context, "%s is left out: it wants --skip-validation, or --validate first or all",
                       zc_strategy_names[strategy]);
         return 0;
@@ -79,7 +67,7 @@ static int add(struct context *context, struct plans *plans, const struct zc_run
         command_error(context, "more than %d runs in one command", RUNS_MAX);
         return EXIT_USAGE;
     }
-    *plan = (struct plan){ .options = *options, .given = given | bit_of("strategy") };
+    *plan = (struct plan){ .options = *options, .given = given | zc_option_bit("strategy") };
     plan->options.strategy = strategy;
     fit_options(context, plan);
     checked = plan->options;

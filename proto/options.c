@@ -153,7 +153,7 @@ const struct zc_option *zc_options(size_t *count)
     return table;
 }
 
-static uint64_t bit_of(const char *name)
+uint64_t zc_option_bit(const char *name)
 {
     return UINT64_C(1) << (zc_option_find(name, strlen(name)) - table);
 }
@@ -343,13 +343,13 @@ static void put_defaults(struct zc_run_options *options, uint64_t given)
 
 static int check_validation(struct zc_run_options *options, uint64_t given, struct zc_error *err)
 {
-    bool chosen = options->skip_validation || (given & bit_of("validate")) != 0;
+    bool chosen = options->skip_validation || (given & zc_option_bit("validate")) != 0;
 
     if (!chosen && zc_strategy_infos[options->strategy].memory == ZC_MEMORY_PREREGISTERED)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "skip_validation", "%s moves bytes that nobody takes over: give either "
                             "skip_validation or validate first or all, which checks its memory outside the measured windows",
                             zc_strategy_names[options->strategy]);
-    if (options->skip_validation && (given & bit_of("validate")) != 0 && options->validate != ZC_VALIDATE_NONE)
+    if (options->skip_validation && (given & zc_option_bit("validate")) != 0 && options->validate != ZC_VALIDATE_NONE)
         return zc_error_set(err, ZC_ERR_INVALID, EINVAL, "validate",
                             "skip_validation and validate %s contradict each other: give one of them",
                             zc_validate_names[options->validate]);

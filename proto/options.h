@@ -92,6 +92,15 @@ const struct zc_option *zc_options(size_t *count);
 /* Row by name, '-' and '_' alike, with `length` bytes of name considered; NULL if there is none. */
 const struct zc_option *zc_option_find(const char *name, size_t length);
 
+/* The bit of a row in `given`. The name is one of the table's. */
+uint64_t zc_option_bit(const char *name);
+
+/* A name as the command line spells it: "mr-size". */
+struct zc_option_word {
+    char text[64];
+};
+struct zc_option_word zc_option_dashed(const char *name);
+
 /* The nearest option name for a mistyped one, or NULL if none is near. Static storage. */
 const char *zc_option_nearest(const char *name);
 

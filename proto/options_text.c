@@ -25,6 +25,16 @@ static bool same_name(const char *name, const char *text, size_t length)
     return true;
 }
 
+struct zc_option_word zc_option_dashed(const char *name)
+{
+    struct zc_option_word word;
+
+    snprintf(word.text, sizeof(word.text), "%s", name);
+    for (char *c = word.text; *c != '\0'; c++)
+        *c = *c == '_' ? '-' : *c;
+    return word;
+}
+
 const struct zc_option *zc_option_find(const char *name, size_t length)
 {
     size_t count;

@@ -214,12 +214,7 @@ static void say_phases(struct zc_recommendation *r, const struct zc_cell *best)
 static void append(char *text, size_t size, const char *option, const char *value)
 {
     const size_t used = strlen(text);
-    char dashed[48];
-    size_t i = 0;
-    for (; option[i] && i < sizeof dashed - 1; i++)
-        dashed[i] = option[i] == '_' ? '-' : option[i];
-    dashed[i] = '\0';
-    snprintf(text + used, size - used, " --%s%s%s", dashed, value ? " " : "", value ? value : "");
+    snprintf(text + used, size - used, " --%s%s%s", zc_option_dashed(option).text, value ? " " : "", value ? value : "");
 }
 
 static void append_option(char *text, size_t size, const struct zc_option *option, const struct zc_run_options *options)

@@ -49,12 +49,6 @@ void zc_sweep_destroy(struct zc_sweep *sweep)
 
 /* --- the plan -------------------------------------------------------------------------------------------------- */
 
-static uint64_t bit_of(const struct zc_option *option)
-{
-    size_t count;
-    return UINT64_C(1) << (option - zc_options(&count));
-}
-
 static void store(const struct zc_option *option, uint64_t value, struct zc_run_options *options)
 {
     void *const field = (char *)options + option->field;
@@ -88,7 +82,7 @@ static int complete(const struct zc_sweep_options *sweep, struct zc_run_options 
         if ((sweep->given >> i & 1) != 0 && zc_option_taken(&table[i], options->strategy))
             given |= UINT64_C(1) << i;
     if (!options->skip_validation)      /* each cell's first trial is validated, the ceiling's too */
-        given |= bit_of(zc_option_find("validate", 8));
+        given |= zc_option_bit("validate");
     return zc_run_options_check(options, given, err);
 }
 

@@ -243,7 +243,6 @@ static int parse_row(struct zc_sweep_options *options, const struct zc_option *o
 int zc_sweep_option_parse(struct zc_sweep_options *options, const char *name, const char *text, uint64_t steps, struct zc_error *err)
 {
     static const char *const own[] = { "budget", "precision", "trials", NULL };
-    size_t count;
     const struct zc_option *const option = zc_option_find(name, strlen(name));
     if (zc_choice_find(own, name) >= 0)
         return parse_own(options, name, text, err);
@@ -251,6 +250,6 @@ int zc_sweep_option_parse(struct zc_sweep_options *options, const char *name, co
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "unknown option \"%.60s\"", name);
     const int rc = parse_row(options, option, text, steps, err);
     if (rc == 0)
-        options->given |= UINT64_C(1) << (option - zc_options(&count));
+        options->given |= zc_option_bit(name);
     return rc;
 }
