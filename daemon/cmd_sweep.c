@@ -59,81 +59,150 @@ static void destroy(struct run_job *run_job)
     free(job);
 }
 
-/* Another budget for the rest of a stored sweep; everything else is as it was. */
-static int take_budget(struct zc_sweep *sweep, const json_t *params, struct zc_error *err)
-{
-    struct zc_sweep_options asked;
-    const char *name;
-    json_t *value;
-    json_t *rest = json_object();
-    json_object_foreach ((json_t *)(uintptr_t)params, name, value) {
-        if (strcmp(name, "resume") == 0)
-            continue;
-        if (strcmp(name, "budget") != 0) {
-            json_decref(rest);
-            return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "%.60s: a resumed sweep goes on with the options it began with", name);
-        }
-        json_object_set(rest, name, value);
-    }
-    int failed = zc_sweep_options_from_json(rest, &asked, err);
-    if (!failed)
-        sweep->options.budget_s = sweep->elapsed_s + asked.budget_s;
-    json_decref(rest);
-    return failed;
-}
+/* ---- a stored sweep, read and decoded in the worker's thread, because a disk may be slow */
 
-static int resume(struct daemon *daemon, const json_t *params, struct zc_sweep *sweep, struct zc_error *err)
+struct stored {
+    struct worker_job job;      /* first: the worker hands it back */
+    struct daemon *daemon;
+    struct call *call;          /* NULL: its client has gone */
+    char id[ZC_ID_MAX];
+    struct zc_sweep sweep;      /* once `status` is 0 */
+    int status;
+    struct zc_error error;
+    /* In the loop, with the sweep, which it may take over (cells NULL then): the answer. */
+    int (*use)(struct stored *stored, json_t **result, struct zc_error *err);
+    enum zc_goal goal;          /* recommend */
+    uint64_t size_bytes;
+    double budget_s;            /* resume: for the rest */
+};
+
+static void on_read(struct worker_job *job)
 {
-    const char *id;
+    struct stored *stored = (struct stored *)job;
     json_t *document;
-    int failed = cmd_text(params, "resume", &id, err);
-    if (!failed)
-        failed = store_read(daemon->store, id, &document, NULL, err);
-    if (failed)
-        return failed;
-    failed = zc_sweep_from_json(document, sweep, err);
+    stored->status = store_read(stored->daemon->store, stored->id, &document, NULL, &stored->error);
+    if (stored->status)
+        return;
+    stored->status = zc_sweep_from_json(document, &stored->sweep, &stored->error);
     json_decref(document);
-    if (!failed && (failed = take_budget(sweep, params, err)) != 0)
-        zc_sweep_destroy(sweep);
-    return failed;
 }
 
-static int plan(struct daemon *daemon, const json_t *params, struct zc_sweep *sweep, struct zc_error *err)
+static void on_stored(struct worker_job *job, bool worked)
 {
-    if (json_object_get(params, "resume"))
-        return resume(daemon, params, sweep, err);
-    zc_sweep_init(sweep);
-    int failed = zc_sweep_options_from_json(params, &sweep->options, err);
-    if (!failed && (failed = zc_sweep_plan(sweep, err)) != 0)
-        zc_sweep_destroy(sweep);
-    return failed;
+    struct stored *stored = (struct stored *)job;
+    json_t *result = NULL;
+    if (stored->call && !worked)
+        call_fail_code(stored->call, ZC_RPC_BUSY, "zcrdmad is stopping", NULL, "busy");
+    else if (stored->call && !stored->status)
+        stored->status = stored->use(stored, &result, &stored->error);
+    if (stored->call && worked && stored->status)
+        call_fail(stored->call, &stored->error);
+    else if (stored->call && worked)
+        call_reply(stored->call, result);
+    zc_sweep_destroy(&stored->sweep);
+    free(stored);
 }
 
-int cmd_sweep_start(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+static void on_gone(void *arg)
+{
+    struct stored *stored = arg;
+    stored->call = NULL;
+}
+
+/* The template says what for. CMD_KEPT, or an error. */
+static int read_stored(struct daemon *daemon, struct call *call, const char *id, const struct stored *what, struct zc_error *err)
+{
+    if (!store_id_valid(id))
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "id", "\"%.60s\" is not the id of a result", id);
+    struct stored *stored = malloc(sizeof *stored);
+    if (!stored)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "sweep: out of memory");
+    *stored = *what;
+    stored->job = (struct worker_job){ .work = on_read, .done = on_stored };
+    stored->daemon = daemon;
+    stored->call = call;
+    snprintf(stored->id, sizeof stored->id, "%s", id);
+    call_on_gone(call, on_gone, stored);
+    worker_submit(daemon->worker, &stored->job);
+    return CMD_KEPT;
+}
+
+/* ---- start */
+
+/* The sweep belongs to the queue from here on, also on failure. */
+static int start(struct daemon *daemon, const struct call *call, const struct zc_sweep *sweep, json_t **result, struct zc_error *err)
 {
     char id[ZC_ID_MAX];
     struct sweep_job *job = calloc(1, sizeof *job);
-    if (!job)
+    if (!job) {
+        free(sweep->cells);
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "sweep.start: out of memory");
-    int failed = plan(daemon, params, &job->sweep, err);
-    if (failed) {
-        free(job);
-        return failed;
     }
+    job->sweep = *sweep;
     job->job = (struct run_job){
         .kind = "sweep", .peer = job->sweep.options.base.peer, .device = job->sweep.options.base.device, .work = work, .tell = tell,
         .destroy = destroy,
     };
-    failed = runs_start_job(daemon->runs, &job->job, call_user(call)->uid, id, err);
+    int failed = runs_start_job(daemon->runs, &job->job, call_user(call)->uid, id, err);
     if (!failed)
         *result = json_pack("{s:s}", "id", id);
     return failed;
 }
 
-static int question(const json_t *params, enum zc_goal *goal, uint64_t *size, struct zc_error *err)
+static int resume(struct stored *stored, json_t **result, struct zc_error *err)
+{
+    struct zc_sweep sweep = stored->sweep;
+    stored->sweep.cells = NULL;
+    sweep.options.budget_s = sweep.elapsed_s + stored->budget_s;
+    return start(stored->daemon, stored->call, &sweep, result, err);
+}
+
+/* Only the budget of the rest may be another one; everything else is as it was. */
+static int rest_budget(const json_t *params, double *budget_s, struct zc_error *err)
+{
+    struct zc_sweep_options asked;
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)params, name, value)
+        if (strcmp(name, "resume") != 0 && strcmp(name, "budget") != 0)
+            return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, name, "%.60s: a resumed sweep goes on with the options it began with", name);
+    json_t *rest = json_object();
+    if (json_object_get(params, "budget"))
+        json_object_set(rest, "budget", json_object_get(params, "budget"));
+    int failed = zc_sweep_options_from_json(rest, &asked, err);
+    *budget_s = failed ? 0 : asked.budget_s;
+    json_decref(rest);
+    return failed;
+}
+
+static int start_stored(struct daemon *daemon, struct call *call, const json_t *params, struct zc_error *err)
+{
+    struct stored what = { .use = resume };
+    const char *id;
+    int failed = cmd_text(params, "resume", &id, err);
+    if (!failed)
+        failed = rest_budget(params, &what.budget_s, err);
+    return failed ? failed : read_stored(daemon, call, id, &what, err);
+}
+
+int cmd_sweep_start(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    struct zc_sweep sweep;
+    if (json_object_get(params, "resume"))
+        return start_stored(daemon, call, params, err);
+    zc_sweep_init(&sweep);
+    int failed = zc_sweep_options_from_json(params, &sweep.options, err);
+    if (!failed && (failed = zc_sweep_plan(&sweep, err)) != 0)
+        zc_sweep_destroy(&sweep);
+    return failed ? failed : start(daemon, call, &sweep, result, err);
+}
+
+/* ---- recommend */
+
+static int question(const json_t *params, enum zc_goal *goal, uint64_t *size_bytes, struct zc_error *err)
 {
     const char *text = zc_goal_names[ZC_GOAL_THROUGHPUT];
-    *size = 0;
+    *size_bytes = 0;
     int failed = json_object_get(params, "goal") ? cmd_text(params, "goal", &text, err) : 0;
     int found = failed ? -1 : zc_choice_find(zc_goal_names, text);
     if (!failed && found < 0)
@@ -142,33 +211,27 @@ static int question(const json_t *params, enum zc_goal *goal, uint64_t *size, st
     if (failed || !json_object_get(params, "size"))
         return failed;
     failed = cmd_text(params, "size", &text, err);
-    if (!failed && (zc_size_parse(text, size) != 0 || *size == 0))
+    if (!failed && (zc_size_parse(text, size_bytes) != 0 || *size_bytes == 0))
         failed = zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "size: \"%.40s\" is not a size (use for instance 64K)", text);
     return failed;
 }
 
-int cmd_sweep_recommend(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+static int recommend(struct stored *stored, json_t **result, struct zc_error *err)
 {
-    (void)call;
-    const char *id;
-    enum zc_goal goal;
-    uint64_t size;
-    json_t *document;
-    struct zc_sweep sweep;
     struct zc_recommendation recommendation;
-    int failed = cmd_text(params, "id", &id, err);
-    if (!failed)
-        failed = question(params, &goal, &size, err);
-    if (!failed)
-        failed = store_read(daemon->store, id, &document, NULL, err);
-    if (failed)
-        return failed;
-    failed = zc_sweep_from_json(document, &sweep, err);
-    json_decref(document);
-    if (failed)
-        return failed;
-    zc_recommend(&sweep, goal, size, &recommendation);
-    zc_sweep_destroy(&sweep);
+    (void)err;
+    zc_recommend(&stored->sweep, stored->goal, stored->size_bytes, &recommendation);
     *result = zc_recommendation_to_json(&recommendation);
     return 0;
+}
+
+int cmd_sweep_recommend(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    (void)result;
+    struct stored what = { .use = recommend };
+    const char *id;
+    int failed = cmd_text(params, "id", &id, err);
+    if (!failed)
+        failed = question(params, &what.goal, &what.size_bytes, err);
+    return failed ? failed : read_stored(daemon, call, id, &what, err);
 }
