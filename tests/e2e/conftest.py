@@ -110,9 +110,15 @@ def peer():
         each.stop()
 
 
+def schema_check(kind):
+    """Validates a document by proto/KIND.schema.json, which may refer to those beside it."""
+    schemas = {path.name: json.loads(path.read_text()) for path in (harness.SOURCE / "proto").glob("*.schema.json")}
+    schema = schemas[f"{kind}.schema.json"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    resolver = jsonschema.RefResolver.from_schema(schema, store={each["$id"]: each for each in schemas.values()})
+    return jsonschema.Draft202012Validator(schema, resolver=resolver).validate
+
+
 @pytest.fixture(scope="session")
 def check_schema():
-    schema = json.loads((harness.SOURCE / "proto" / "result.schema.json").read_text())
-    validator = jsonschema.validators.validator_for(schema)
-    validator.check_schema(schema)
-    return validator(schema).validate
+    return schema_check("result")

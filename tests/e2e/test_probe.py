@@ -3,10 +3,10 @@
 import json
 import signal
 
-import jsonschema
 import pytest
 
 import harness
+from conftest import schema_check
 from harness import DEADLINE_S, LONG, wait_until
 
 WHATS = ["register", "deregister", "copy", "read", "qp_create", "qp_destroy", "connect", "disconnect"]
@@ -14,10 +14,7 @@ WHATS = ["register", "deregister", "copy", "read", "qp_create", "qp_destroy", "c
 
 @pytest.fixture(scope="module")
 def check():
-    schemas = [json.loads(path.read_text()) for path in (harness.SOURCE / "proto").glob("*.schema.json")]
-    [schema] = [each for each in schemas if each["$id"].startswith("urn:zcrdma:probe:")]
-    resolver = jsonschema.RefResolver.from_schema(schema, store={each["$id"]: each for each in schemas})
-    return jsonschema.Draft202012Validator(schema, resolver=resolver).validate
+    return schema_check("probe")
 
 
 def test_all_of_it(daemon, check):

@@ -4,10 +4,10 @@ import json
 import signal
 import statistics
 
-import jsonschema
 import pytest
 
 import harness
+from conftest import schema_check
 from harness import one_line
 
 QUICK = ("--peer", "self", "--strategy", "copy_blocking,naive_blocking,ideal_blocking", "--size", "4K,64K,1M", "--footprint", "16M", "--memory-max", "32M")
@@ -15,10 +15,7 @@ QUICK = ("--peer", "self", "--strategy", "copy_blocking,naive_blocking,ideal_blo
 
 @pytest.fixture(scope="module")
 def check():
-    schema = json.loads((harness.SOURCE / "proto" / "sweep.schema.json").read_text())
-    validator = jsonschema.validators.validator_for(schema)
-    validator.check_schema(schema)
-    return validator(schema).validate
+    return schema_check("sweep")
 
 
 def sweep(daemon, *options, **keywords):

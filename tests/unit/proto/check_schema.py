@@ -1,4 +1,5 @@
-"""check_schema.py SCHEMA DOCUMENT... - every document validates, and the schema is strict: without any one member, or with one more, none does."""
+"""check_schema.py --strict|--loose SCHEMA DOCUMENT... - every document validates, and a strict schema is strict: without any one member, or
+with one more, none does."""
 
 import copy
 import json
@@ -44,17 +45,18 @@ def known_schemas(folder):
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as file:
+    with open(sys.argv[2], encoding="utf-8") as file:
         schema = json.load(file)
     jsonschema.Draft202012Validator.check_schema(schema)
-    resolver = jsonschema.RefResolver.from_schema(schema, store=known_schemas(pathlib.Path(sys.argv[1]).parent))
+    resolver = jsonschema.RefResolver.from_schema(schema, store=known_schemas(pathlib.Path(sys.argv[2]).parent))
     validator = jsonschema.Draft202012Validator(schema, resolver=resolver)
-    for name in sys.argv[2:]:
+    for name in sys.argv[3:]:
         with open(name, encoding="utf-8") as file:
             document = json.load(file, parse_constant=reject_constant)
         errors = [f"{name}: {'.'.join(map(str, e.absolute_path))}: {e.message}" for e in validator.iter_errors(document)]
         assert not errors, "\n".join(errors)
-        check_strict(validator, document, name)
+        if sys.argv[1] == "--strict":
+            check_strict(validator, document, name)
 
 
 main()
