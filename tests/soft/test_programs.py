@@ -141,7 +141,7 @@ def test_rstream_is_refused():
 def test_qperf(what, unit):
     """On Ethernet qperf needs rdma_cm: by itself it knows LIDs only."""
     need("qperf")
-    for _ in range(5):  # the server tells its port without waiting to listen there: a quick client is rejected
+    for _ in range(12):  # the server tells its port without waiting to listen there: a quick client is rejected
         port = str(free_port())
         with start(["qperf", "-lp", port], int(port)) as server:
             try:
