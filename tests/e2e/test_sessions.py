@@ -155,7 +155,7 @@ def test_repeated_runs(start):
     for _ in range(2 if LAB else 5):
         daemon.run(*SHORT, "--skip-latency")
     idle.again()
-    wait_until(lambda: descriptors() == before, f"{before} descriptors again")
+    wait_until(lambda: descriptors() <= before, f"no more than {before} descriptors")
 
 
 @pytest.mark.skipif(not LAB, reason="the kernel's own objects: only on rxe")
