@@ -32,6 +32,8 @@ struct zc_mr_cache {
     struct list free;
     struct zc_mr_entry *entries;
     uint32_t fresh;                     /* entries from this one on have never been used: not touched before they are needed */
+    uint32_t leaving;                   /* withdrawn, their records not free yet */
+    pthread_cond_t left;                /* one of them is */
     uint64_t changes;                   /* calls of forget so far */
     struct zc_mr_cache_stats stats;
 };
@@ -53,6 +55,7 @@ int zc_mr_cache_create(const struct zc_mr_cache_params *params, struct zc_mr_cac
     TAILQ_INIT(&made->idle);
     TAILQ_INIT(&made->free);
     pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->left, NULL);
     *cache = made;
     return 0;
 }
@@ -64,6 +67,7 @@ void zc_mr_cache_destroy(struct zc_mr_cache *cache)
         return;
     for (uint32_t i = 0; i < cache->fresh; i++)
         zc_mr_deregister(cache->entries[i].mr);
+    pthread_cond_destroy(&cache->left);
     pthread_mutex_destroy(&cache->lock);
     free(cache->entries);
     free(cache);
@@ -102,6 +106,7 @@ static void withdraw(struct zc_mr_cache *cache, struct zc_mr_entry *entry, struc
         return;                         /* deregistered when it is put back */
     TAILQ_REMOVE(&cache->idle, entry, link);
     TAILQ_INSERT_TAIL(victims, entry, link);
+    cache->leaving++;
 }
 
 static struct zc_mr_entry *take_record(struct zc_mr_cache *cache)
@@ -146,25 +151,44 @@ static int drop(struct zc_mr_cache *cache, struct list *victims)
             cache->stats.entries--;
             TAILQ_INSERT_HEAD(&cache->free, entry, link);
         }
+        cache->leaving--;
+        pthread_cond_broadcast(&cache->left);
         pthread_mutex_unlock(&cache->lock);
         failed = rc < 0 ? rc : failed;
     }
     return failed;
 }
 
-/* An entry in use for [first, end), not registered yet. */
-static struct zc_mr_entry *begin_entry(struct zc_mr_cache *cache, uintptr_t first, uintptr_t end)
+/* A record, whatever has to go for it; other threads may be taking records meanwhile, or letting some go. */
+static int free_record(struct zc_mr_cache *cache, uint64_t bytes, struct zc_mr_entry **entry, struct zc_error *err)
 {
+    struct list victims = TAILQ_HEAD_INITIALIZER(victims);
+    int rc = 0;
     pthread_mutex_lock(&cache->lock);
-    struct zc_mr_entry *const entry = take_record(cache);
-    if (entry) {
-        entry->node = (struct zc_mr_node){.first = first, .end = end};
-        entry->users = 1;
-        cache->stats.bytes += bytes_of(entry);
+    for (;;) {
+        make_room(cache, bytes, &victims);
+        if (!TAILQ_EMPTY(&victims)) {
+            pthread_mutex_unlock(&cache->lock);
+            rc = drop(cache, &victims);
+            pthread_mutex_lock(&cache->lock);
+        }
+        *entry = rc == 0 ? take_record(cache) : NULL;
+        if (rc < 0 || *entry || (TAILQ_EMPTY(&cache->idle) && cache->leaving == 0))
+            break;
+        if (TAILQ_EMPTY(&cache->idle))
+            pthread_cond_wait(&cache->left, &cache->lock);
+    }
+    if (*entry) {
+        cache->stats.bytes += bytes;
         cache->stats.entries++;
     }
     pthread_mutex_unlock(&cache->lock);
-    return entry;
+    if (rc < 0)
+        return zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "deregistering cached memory failed: %s", strerror(-rc));
+    if (!*entry)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOBUFS, NULL, "more than %" PRIu32 " cached registrations in use at once",
+                            cache->params.max_entries);
+    return 0;
 }
 
 static int register_entry(struct zc_mr_cache *cache, struct zc_mr_entry *entry, uint64_t changes, struct zc_error *err)
@@ -204,29 +228,24 @@ struct zc_mr_entry *zc_mr_cache_find(struct zc_mr_cache *cache, void *address, u
 
 int zc_mr_cache_get(struct zc_mr_cache *cache, void *address, uint64_t length_bytes, struct zc_mr_entry **entry, struct zc_error *err)
 {
-    struct list victims = TAILQ_HEAD_INITIALIZER(victims);
     uintptr_t first, end;
     pages_around(cache, address, length_bytes, &first, &end);
     pthread_mutex_lock(&cache->lock);
     struct zc_mr_entry *got = take_found(cache, (uintptr_t)address, (uintptr_t)address + length_bytes);
     const uint64_t changes = cache->changes;
-    if (!got) {
+    if (!got)
         cache->stats.misses++;
-        make_room(cache, end - first, &victims);
-    }
     pthread_mutex_unlock(&cache->lock);
     if (got) {
         *entry = got;
         return 0;
     }
 
-    int rc = drop(cache, &victims);
+    int rc = free_record(cache, end - first, &got, err);
     if (rc < 0)
-        return zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "deregistering cached memory failed: %s", strerror(-rc));
-    got = begin_entry(cache, first, end);
-    if (!got)
-        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOBUFS, NULL, "more than %" PRIu32 " cached registrations in use at once",
-                            cache->params.max_entries);
+        return rc;
+    got->node = (struct zc_mr_node){.first = first, .end = end};
+    got->users = 1;
     rc = register_entry(cache, got, changes, err);
     if (rc == 0)
         *entry = got;

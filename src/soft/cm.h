@@ -68,8 +68,9 @@ struct zs_id {
     bool ack_timeout_set;
     struct zs_cm_port *port;
     struct zs_conn *conn;
-    struct zs_timer timewait; /* after DISCONNECTED; before it while the event is held back */
+    struct zs_timer timewait; /* after DISCONNECTED; before it while the event is held back; between two tries to connect */
     uint64_t tell_by_ns;
+    struct zs_cm_msg req; /* the active side's */
     struct zs_qp *zqp; /* id.qp as long as it exists, whoever destroys it */
     /* negotiated */
     uint32_t remote_qpn, remote_psn, local_psn;
