@@ -41,6 +41,7 @@ void zc_peer_welcome_swap(struct zc_peer_welcome *welcome)
     welcome->region_size = htole64(welcome->region_size);
     welcome->pattern_seed = htole64(welcome->pattern_seed);
     welcome->alive_ms = htole32(welcome->alive_ms);
+    welcome->active_mtu = htole32(welcome->active_mtu);
     for (int i = 0; i < ZC_PEER_QPS_MAX; i++)
         welcome->rkeys[i] = htole32(welcome->rkeys[i]);
 }

@@ -90,7 +90,7 @@ struct zc_peer_welcome {
     uint64_t region_size;       /* bytes */
     uint64_t pattern_seed;
     uint32_t alive_ms;          /* how often ALIVE is to come; 0: never */
-    uint32_t reserved;
+    uint32_t active_mtu;        /* of the responder's port, bytes; 0: it does not say, as earlier releases do not */
     uint8_t mac[ZC_PEER_PROOF_BYTES];       /* 0 where no CHALLENGE was made */
     uint32_t rkeys[ZC_PEER_QPS_MAX];        /* of QP i; 0 where there is none */
 };

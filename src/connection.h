@@ -39,6 +39,7 @@ struct zc_connection_params {
 /* What WELCOME told. */
 struct zc_remote {
     uint64_t address, size_bytes, pattern_seed;
+    uint32_t active_mtu;            /* of the peer's port, bytes; 0: it did not say */
     char numeric_address[ZC_NAME_MAX];
     uint16_t port;
 };

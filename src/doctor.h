@@ -14,7 +14,7 @@
 #include "probe_run.h"
 #include "result.h"
 
-enum { ZC_FINDINGS_MAX = 32, ZC_FINDING_MAX = 320 };
+enum { ZC_DOCTOR_SCHEMA_VERSION = 1, ZC_FINDINGS_MAX = 32, ZC_FINDING_MAX = 320 };
 
 enum zc_finding_level {
     ZC_FINDING_OK,
@@ -43,6 +43,7 @@ struct zc_doctor_peer {
     char why[ZC_FINDING_MAX];       /* why one did not */
     uint32_t long_read_bytes;
     uint32_t path_mtu;              /* of the connection, bytes; 0 unknown */
+    uint32_t active_mtu;            /* of the peer's port, bytes; 0: it does not say */
     bool gids;                      /* those that follow are known */
     union ibv_gid own_gid, peer_gid;
     uint8_t own_gid_index;

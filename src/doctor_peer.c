@@ -48,6 +48,7 @@ static void ask(struct probe_run *run, struct zc_doctor_peer *peer)
     }
     const uint64_t region_bytes = run->probe->peer.region_bytes;
     peer->outstanding_reads = zc_connection_outstanding_reads(run->connection);
+    peer->active_mtu = zc_connection_remote(run->connection)->active_mtu;
     read_path(zc_connection_qp(run->connection, 0), run->params->device, peer);
     peer->long_read_bytes = region_bytes < LONG_READ ? (uint32_t)region_bytes : LONG_READ;
     peer->short_read = read_through(run, region_bytes < 8 ? (uint32_t)region_bytes : 8, peer);
@@ -95,28 +96,45 @@ bool doctor_peer(const struct zc_doctor_facts *facts, struct zc_finding *finding
     return true;
 }
 
-/* The answer to a READ comes in packets of the path's MTU: one that takes several shows that they get through. */
+static void blocked(const struct zc_doctor_peer *peer, uint32_t own, struct zc_finding *finding)
+{
+    if (!peer->short_read) {
+        doctor_say(finding, ZC_FINDING_BAD, "the peer accepts a connection, but no READ comes through: %.200s", peer->why);
+        doctor_fix(finding, "see the log of zcrdmad on both hosts; a firewall may drop UDP port 4791");
+        return;
+    }
+    char ports[80] = "";
+    if (peer->active_mtu != 0 && peer->active_mtu != own)
+        snprintf(ports, sizeof ports, "; the peer's port has an MTU of %" PRIu32 ", this one %" PRIu32, peer->active_mtu, own);
+    doctor_say(finding, ZC_FINDING_BAD, "a READ of 8 bytes comes through and one of %" PRIu32 " does not (%.120s): packets of %" PRIu32
+               " bytes do not pass%s", peer->long_read_bytes, peer->why, peer->path_mtu ? peer->path_mtu : own, ports);
+    doctor_fix(finding, "give both ports, and every switch between them, the same MTU");
+}
+
+/* The answer to a READ comes in packets of the path's MTU: one that takes several shows that they get through. On RoCE that MTU is this
+ * port's own, whatever the peer's is; on InfiniBand the subnet manager has made it the least on the way. */
 bool doctor_peer_mtu(const struct zc_doctor_facts *facts, struct zc_finding *finding)
 {
     const struct zc_doctor_peer *const peer = &facts->peer;
     const uint32_t own = facts->device.active_mtu;
     if (!answered(peer))
         return false;
-    if (!peer->short_read) {
-        doctor_say(finding, ZC_FINDING_BAD, "the peer accepts a connection, but no READ comes through: %.200s", peer->why);
-        doctor_fix(finding, "see the log of zcrdmad on both hosts; a firewall may drop UDP port 4791");
-    } else if (!peer->long_read) {
-        doctor_say(finding, ZC_FINDING_BAD, "a READ of 8 bytes comes through and one of %" PRIu32 " does not (%.160s): packets of %" PRIu32
-                   " bytes do not pass", peer->long_read_bytes, peer->why, peer->path_mtu ? peer->path_mtu : own);
-        doctor_fix(finding, "give both ports, and every switch between them, the same MTU");
+    if (!peer->long_read) {
+        blocked(peer, own, finding);
+    } else if (peer->active_mtu != 0 && own != 0 && peer->active_mtu != own) {
+        doctor_say(finding, ZC_FINDING_WARN, "the peer's port has an MTU of %" PRIu32 " bytes, this one %" PRIu32, peer->active_mtu, own);
+        doctor_fix(finding, "give both ports the same MTU: raise that of %s", peer->active_mtu < own ? "the peer's port" : "this port");
     } else if (peer->path_mtu == 0) {
         doctor_say(finding, ZC_FINDING_UNKNOWN, "a READ of %" PRIu32 " bytes comes through; the device does not tell the path's MTU",
                    peer->long_read_bytes);
     } else if (peer->path_mtu < own) {
         doctor_say(finding, ZC_FINDING_WARN, "the path has an MTU of %" PRIu32 " bytes, this port one of %" PRIu32, peer->path_mtu, own);
-        doctor_fix(finding, "raise the MTU of the peer's port");
+        doctor_fix(finding, "raise the MTU %s", peer->active_mtu ? "between the two ports, which have the same" : "of the peer's port");
+    } else if (peer->active_mtu == 0) {
+        doctor_say(finding, ZC_FINDING_OK, "packets of %" PRIu32 " bytes come through; the peer, an earlier release, does not tell its own MTU",
+                   peer->path_mtu);
     } else {
-        doctor_say(finding, ZC_FINDING_OK, "packets of %" PRIu32 " bytes come through; the peer's own MTU is not known", peer->path_mtu);
+        doctor_say(finding, ZC_FINDING_OK, "both ports have an MTU of %" PRIu32 " bytes, and packets of it come through", own);
     }
     return true;
 }

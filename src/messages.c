@@ -116,7 +116,7 @@ static int send_welcome(struct zc_responder *r, struct session *session)
     *welcome = (struct zc_peer_welcome){
         .magic = ZC_PEER_MAGIC, .version = ZC_PEER_VERSION, .type = ZC_PEER_WELCOME, .session = session->auth.session,
         .region_address = zc_region_address(region), .region_size = zc_region_size(region), .pattern_seed = zc_region_seed(region),
-        .alive_ms = r->params.idle_timeout_ms / ZC_PEER_CREDITS};
+        .alive_ms = r->params.idle_timeout_ms / ZC_PEER_CREDITS, .active_mtu = zc_device_info(r->params.device)->active_mtu};
     for (uint32_t i = 0; i < session->qp_count; i++)
         welcome->rkeys[i] = session->qps[i].mw ? session->qps[i].rkey : zc_region_mr(region)->rkey;
     zc_peer_welcome_swap(welcome);

@@ -148,6 +148,7 @@ static int check_welcome(struct zc_connection *c, struct zc_error *err)
     c->remote.address = w->region_address;
     c->remote.size_bytes = w->region_size;
     c->remote.pattern_seed = w->pattern_seed;
+    c->remote.active_mtu = w->active_mtu;
     c->alive_ns = (uint64_t)w->alive_ms * 1000000u;
     c->next_alive_ns = zc_now_ns() + c->alive_ns;
     zc_cm_address_split(rdma_get_peer_addr(c->ids[0]), c->remote.numeric_address, sizeof(c->remote.numeric_address),

@@ -2,27 +2,40 @@
 
 import json
 
+import jsonschema
 import pytest
 
-from harness import LONG, free_port, wait_until
+from conftest import schema_check
+from harness import LONG, SOURCE, free_port, wait_until
 
 CHECKS = ["device", "port", "memlock", "rate", "pcie", "mtu", "rd_atomic", "relaxed_ordering", "odp", "iommu", "others", "numa", "cores",
           "governor", "idle_states", "clock", "huge_pages", "thp", "fork_safe", "hugepages_safe", "peer"]
 PEER_CHECKS = ["peer_mtu", "peer_gid", "peer_reads"]
 RUN = ("run", "--strategy", "copy_blocking", "--peer")
-LEVELS = {"ok", "note", "warn", "bad", "unknown"}
+CHECK = schema_check("doctor")
 
 
 def examine(daemon, *arguments):
     done = daemon.zcctl("doctor", "--json", *arguments, status=None)
     answer = json.loads(done.stdout)
+    CHECK(answer)
     rows = {row["id"]: row for row in answer["findings"]}
-    assert {row["level"] for row in rows.values()} <= LEVELS
+    assert len(rows) == len(answer["findings"])
     assert done.returncode == int(any(row["level"] == "bad" for row in rows.values()))
-    for row in rows.values():
-        assert row["what"] and row["finding"]
-        assert row["fix"] or row["level"] not in ("warn", "bad"), row
     return answer, rows
+
+
+def test_schema(daemon):
+    """It names every check that there is, and no other; a finding that is bad wants a fix."""
+    schema = json.loads((SOURCE / "proto" / "doctor.schema.json").read_text())
+    assert schema["properties"]["findings"]["items"]["properties"]["id"]["enum"] == CHECKS + PEER_CHECKS
+    answer, _ = examine(daemon, "--peer", "self")
+    for member in answer:
+        with pytest.raises(jsonschema.ValidationError):
+            CHECK({name: value for name, value in answer.items() if name != member})
+    bad = {**answer["findings"][0], "level": "bad", "fix": None}
+    with pytest.raises(jsonschema.ValidationError):
+        CHECK({**answer, "findings": [bad]})
 
 
 def test_this_host(daemon):
@@ -40,12 +53,21 @@ def test_peers(daemon):
     answer, rows = examine(daemon, "--peer", "self")
     assert list(rows) == CHECKS + PEER_CHECKS
     assert answer["peer"] == "self" and rows["peer"]["level"] == "note"
-    assert rows["peer_mtu"]["level"] == "ok" and "come through" in rows["peer_mtu"]["finding"]
+    assert rows["peer_mtu"]["level"] == "ok" and "both ports have an MTU of 4096" in rows["peer_mtu"]["finding"]
     assert rows["peer_gid"]["level"] == "ok"
     _, rows = examine(daemon, "--peer", f"{daemon.host}:{free_port()}")
     assert list(rows) == CHECKS
     assert rows["peer"]["level"] == "bad" and "nobody listens" in rows["peer"]["finding"]
     assert "peer" in daemon.zcctl("doctor", "--peer", "no host at all", status=2).stderr
+
+
+@pytest.mark.native
+def test_another_mtu(daemon, start):
+    """The peer tells its own; the path's says nothing of it, because each side sends packets of the requester's size."""
+    small = start(ZCSOFT_MTU="1024")
+    for here, there, words in ((daemon, small, "an MTU of 1024 bytes, this one 4096"), (small, daemon, "an MTU of 4096 bytes, this one 1024")):
+        _, rows = examine(here, "--peer", there.address)
+        assert rows["peer_mtu"]["level"] == "warn" and words in rows["peer_mtu"]["finding"]
 
 
 @pytest.mark.native

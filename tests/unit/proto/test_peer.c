@@ -38,7 +38,7 @@ static void test_welcome_bytes(void **state)
 {
     struct zc_peer_welcome welcome = { .magic = ZC_PEER_MAGIC, .version = 2, .type = ZC_PEER_WELCOME, .session = 0x1122,
                                        .region_address = 0x3344, .region_size = 0x5566, .pattern_seed = 0x7788, .alive_ms = 0x99aa,
-                                       .mac = { 0xbb }, .rkeys = { 0xccdd, [ZC_PEER_QPS_MAX - 1] = 0xeeff } };
+                                       .active_mtu = 4096, .mac = { 0xbb }, .rkeys = { 0xccdd, [ZC_PEER_QPS_MAX - 1] = 0xeeff } };
     const unsigned char *bytes = (const unsigned char *)&welcome;
 
     (void)state;
@@ -49,6 +49,7 @@ static void test_welcome_bytes(void **state)
     assert_int_equal(bytes[24], 0x66);
     assert_int_equal(bytes[32], 0x88);
     assert_int_equal(bytes[40], 0xaa);
+    assert_int_equal(bytes[45], 0x10);
     assert_int_equal(bytes[48], 0xbb);
     assert_int_equal(bytes[80], 0xdd);
     assert_int_equal(bytes[332], 0xff);

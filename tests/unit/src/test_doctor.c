@@ -417,7 +417,18 @@ static void test_peer(void **state)
 static void test_peer_mtu(void **state)
 {
     (void)state;
+    expect("peer_mtu", ZC_FINDING_OK, "the peer, an earlier release");
+    facts.peer.active_mtu = 4096;
+    expect("peer_mtu", ZC_FINDING_OK, "both ports have an MTU of 4096");
+    facts.peer.active_mtu = 1024;
+    expect("peer_mtu", ZC_FINDING_WARN, "the peer's port has an MTU of 1024 bytes, this one 4096");
+    facts.peer.long_read = false;
+    expect("peer_mtu", ZC_FINDING_BAD, "packets of 4096 bytes do not pass; the peer's port has an MTU of 1024");
+    facts.peer.long_read = true;
+    facts.peer.active_mtu = 4096;
     facts.peer.path_mtu = 1024;
+    expect("peer_mtu", ZC_FINDING_WARN, "the path has an MTU of 1024");
+    facts.peer.active_mtu = 0;
     expect("peer_mtu", ZC_FINDING_WARN, "1024");
     facts.peer.long_read = false;
     snprintf(facts.peer.why, ZC_FINDING_MAX, "retries exceeded");
