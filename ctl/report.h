@@ -43,6 +43,18 @@ extern const char *const report_phases[REPORT_PHASES][2];
 enum { REPORT_PERCENTILES = 8 };
 extern const char *const report_percentiles[REPORT_PERCENTILES][2];
 
+/* "copy up to 64 KiB, zero-copy from 128 KiB on", or why there is none. */
+enum { REPORT_CROSSOVER_MAX = 400 };
+void report_crossover_text(const json_t *crossover, char *text, size_t size);
+
+/* The predicted crossover, the measured one, and what the prediction is made of. 0 rows: the sweep has no model. */
+enum { REPORT_MODEL_ROWS = 7 };
+struct report_row {
+    const char *what;               /* static */
+    char value[REPORT_CROSSOVER_MAX];
+};
+size_t report_model(const json_t *document, struct report_row rows[REPORT_MODEL_ROWS]);
+
 /* The whole page. 0, or -1 with an error. */
 int report_html(FILE *out, struct report *report, struct zc_error *err);
 void report_csv(FILE *out, const struct report *report);

@@ -118,27 +118,34 @@ static const char *metric_words(const char *name)
 
 static void print_crossover(FILE *out, const json_t *crossover)
 {
-    const char *kind = text_at(crossover, "kind");
-    size_t index;
-    json_t *crossing;
-    char line[400];
+    char text[REPORT_CROSSOVER_MAX];
 
     fprintf(out, "<tr>");
     element(out, "td", text_at(crossover, "a"));
     element(out, "td", text_at(crossover, "b"));
     element(out, "td", metric_words(text_at(crossover, "metric")));
-    fprintf(out, "<td>");
-    if (strcmp(kind, "none") == 0)
-        snprintf(line, sizeof(line), "no crossover in this range: %.100s wins", text_at(crossover, "winner"));
-    else
-        snprintf(line, sizeof(line), "%s", strcmp(kind, "noisy") == 0 ? "too noisy to tell" : strcmp(kind, "found") == 0 ? "" : "not measured");
-    html_text(out, line);
-    json_array_foreach (json_object_get(crossover, "crossings"), index, crossing) {
-        snprintf(line, sizeof(line), "%s%.100s up to %s, %.100s from %s on", index > 0 ? "; " : "", text_at(crossing, "below"),
-                 format_bytes(number_at(crossing, "low")).s, text_at(crossing, "above"), format_bytes(number_at(crossing, "high")).s);
-        html_text(out, line);
+    report_crossover_text(crossover, text, sizeof(text));
+    element(out, "td", text);
+    fprintf(out, "</tr>\n");
+}
+
+static void print_model(FILE *out, const json_t *document)
+{
+    struct report_row rows[REPORT_MODEL_ROWS];
+    size_t count = report_model(document, rows);
+
+    if (count == 0)
+        return;
+    fprintf(out, "<h3>Predicted and measured</h3>\n<p>What a quick probe measured of the parts by themselves, and the crossover that follows "
+                 "from them alone.</p>\n");
+    table_begin(out, "Predicted and measured");
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "<tr>");
+        element(out, "th", rows[i].what);
+        element(out, "td", rows[i].value);
+        fprintf(out, "</tr>\n");
     }
-    fprintf(out, "</td></tr>\n");
+    table_end(out);
 }
 
 static void print_sweep_answers(const struct page *page, size_t index, const json_t *document)
@@ -157,6 +164,7 @@ static void print_sweep_answers(const struct page *page, size_t index, const jso
     json_array_foreach (json_object_get(document, "crossovers"), i, crossover)
         print_crossover(page->out, crossover);
     table_end(page->out);
+    print_model(page->out, document);
     fprintf(page->out, "</section>\n");
 }
 

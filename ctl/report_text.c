@@ -103,6 +103,23 @@ static void md_recommendation(FILE *out, const struct report *report, size_t ind
     }
 }
 
+static void md_model(FILE *out, const struct report *report, size_t index)
+{
+    struct report_row rows[REPORT_MODEL_ROWS];
+    size_t count = report_model(json_array_get(report->documents, index), rows);
+    struct text letter = report_letter(report, index);
+
+    if (count == 0)
+        return;
+    fprintf(out, "\n## Predicted and measured%s%s\n\nWhat a quick probe measured of the parts by themselves, and the crossover that follows from "
+                 "them alone.\n\n| part | figure |\n| --- | --- |\n", *letter.s != '\0' ? ", " : "", letter.s);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "| %s | ", rows[i].what);
+        md_text(out, rows[i].value);
+        fprintf(out, " |\n");
+    }
+}
+
 static void md_cell(FILE *out, const struct report *report, const struct cell *cell)
 {
     fprintf(out, "| %s%s", report_letter(report, cell->index).s, *report_letter(report, cell->index).s != '\0' ? ": " : "");
@@ -129,8 +146,10 @@ void report_markdown(FILE *out, const struct report *report)
     }
     if (notice != NULL)
         fprintf(out, "\n> %s\n", notice);
-    for (size_t i = 0; i < json_array_size(report->documents); i++)
+    for (size_t i = 0; i < json_array_size(report->documents); i++) {
         md_recommendation(out, report, i);
+        md_model(out, report, i);
+    }
     fprintf(out, "\n## Figures\n\nMedians of the trials with intervals of 95 %% where there are six or more.\n\n"
                  "| strategy | size | trials | GiB/s | p50 | p99 | CPU s/GiB |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     for (size_t i = 0; i < report->cells.count; i++)

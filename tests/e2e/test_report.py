@@ -98,6 +98,37 @@ def test_page(daemon, runs, sweep):
     assert page.split("All figures</h2>")[1].count("<tr>") == 1 + len(sweep["cells"]) + 1
 
 
+MODEL = {"register_base_s": 7.5e-6, "register_per_page_s": 2.5e-7, "worst_residual": 0.125, "page_bytes": 4096,
+         "copy_gib_per_s": 5.25, "read_gib_per_s": 2.25, "read_s": 12e-6, "crossover_bytes": 131072}
+CROSSING = {"kind": "found", "winner": None, "crossings": [{"low": 65536, "high": 262144, "below": "copy", "above": "zero-copy"}]}
+
+
+def with_model(sweep, model, crossover=None):
+    document = json.loads(json.dumps(sweep))
+    document["model"] = model
+    if crossover:
+        next(c for c in document["crossovers"] if c["a"] == "copy" and c["metric"] == "gib_per_s").update(crossover)
+    return document
+
+
+@pytest.mark.parametrize("format", (pytest.param("html", marks=needs_gnuplot), "md"))
+def test_model_beside_what_was_measured(daemon, sweep, tmp_path, format):
+    """The predicted crossover above the measured one, and what the prediction is made of; nothing where there is no model."""
+    def section(model, crossover=None):
+        (tmp_path / "sweep.json").write_text(json.dumps(with_model(sweep, model, crossover)))
+        text = daemon.zcctl("report", tmp_path / "sweep.json", "--format", format).stdout
+        text = re.sub(r"</?t[hdr]>|</?strong>", " ", text)
+        return text.partition("Predicted and measured")[2] or None
+    text = section(MODEL, CROSSING)
+    last = 0
+    for words in ("from 128 KiB on", "copy up to 64 KiB, zero-copy from 256 KiB on", "5.25 GiB/s", "7.50 us + 250 ns a page of 4 KiB", "12.5 %",
+                  "2.25 GiB/s", "12.0 us"):
+        assert words in text[last:], words
+        last = text.index(words, last)
+    assert "at no size that was probed" in section({**MODEL, "crossover_bytes": None})
+    assert section(None) is None
+
+
 @needs_gnuplot
 def test_strange_words_stay_words(daemon, runs, tmp_path):
     """A document from somebody else commands neither the page nor gnuplot."""
