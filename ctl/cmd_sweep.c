@@ -48,8 +48,10 @@ static void make_rows(struct rows *rows)
         if (!zc_sweep_takes(&table[i]) || strcmp(table[i].name, "strategy") == 0 || strcmp(table[i].name, "peer") == 0 ||
             strcmp(table[i].name, "size") == 0)
             continue;
-        snprintf(help, sizeof(help), "%s%s", table[i].help, zc_option_is_axis(&table[i]) ? "; several with commas" : "");
-        add_row(rows, table[i].name, table[i].metavar, help);
+        /* What a run may take from a stored sweep is a size here: the help says so behind its semicolon. */
+        snprintf(help, sizeof(help), "%.*s%s", (int)strcspn(table[i].help, table[i].sweep_field != 0 ? ";" : ""), table[i].help,
+                 zc_option_is_axis(&table[i]) ? "; several with commas" : "");
+        add_row(rows, table[i].name, table[i].sweep_field != 0 ? "SIZE" : table[i].metavar, help);
     }
 }
 

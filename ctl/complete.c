@@ -107,6 +107,23 @@ static void offer_peers(const struct context *context, const struct offer *offer
     offer_rows(context, offer, "result.list", "peer", NULL);
 }
 
+/* "sweep:ID", as soon as it is not the number of a size that is typed. */
+static void offer_sweeps(const struct context *context, const struct offer *offer)
+{
+    json_t *answer = ask(context, "result.list"), *row;
+    size_t index;
+    char id[128], word[160];
+
+    clean_strings(answer);
+    json_array_foreach (json_object_get(answer, "results"), index, row) {
+        if (strcmp(text_at(row, "strategy"), "sweep") != 0 || !word_at(row, "id", id, sizeof(id)))
+            continue;
+        snprintf(word, sizeof(word), "sweep:%s", id);
+        offer_word(offer, "", word, text_at(row, "peer"));
+    }
+    json_decref(answer);
+}
+
 /* ---- values ---- */
 
 /* Names with commas between them, or all. */
@@ -148,6 +165,8 @@ static void offer_values(const struct context *context, const struct offer *offe
         offer_rows(context, offer, "device.list", "name", NULL);
     else if (strcmp(metavar, "FILE") == 0 || strcmp(metavar, "PATH") == 0)
         fputs(":files\n", offer->out);
+    else if (strstr(metavar, "sweep:ID") != NULL)
+        offer_sweeps(context, offer);
     else if (strcmp(metavar, "ID") == 0)
         offer_ids(context, offer, command);
     else

@@ -268,6 +268,21 @@ static void print_pieces(FILE *out, const json_t *doc)
     fputc('\n', out);
 }
 
+/* Of the strategies that copy what is smaller. */
+static void print_threshold(FILE *out, const json_t *doc)
+{
+    const double threshold = number_at(doc, "config.threshold");
+
+    if (isnan(threshold))
+        return;
+    print_label(out, "threshold");
+    fprintf(out, "%s: smaller requests are copied, others registered\n", format_bytes(threshold).s);
+    if (!json_is_string(member_at(doc, "terms.threshold_sweep")))
+        return;
+    print_label(out, "");
+    fprintf(out, "from sweep %s\n", text_at(doc, "terms.threshold_sweep"));
+}
+
 static void print_terms(FILE *out, const json_t *doc)
 {
     const json_t *t = json_object_get(doc, "terms");
@@ -282,6 +297,7 @@ static void print_terms(FILE *out, const json_t *doc)
     fprintf(out, "%s of %s a request, %s (%s), wait by %s\n", format_plural(number_at(t, "chunks"), "chunk").s,
             format_bytes(number_at(t, "chunk_bytes")).s, format_plural(number_at(t, "staging_slots"), "staging slot").s,
             format_bytes(number_at(t, "staging_bytes")).s, text_at(doc, "config.wait"));
+    print_threshold(out, doc);
     print_label(out, "connection");
     fprintf(out, "%s, %s each, %s a READ at most", format_plural(number_at(t, "qps"), "QP").s,
             format_plural(number_at(t, "outstanding_reads"), "outstanding READ").s, format_bytes(number_at(t, "max_read_bytes")).s);

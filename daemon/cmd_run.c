@@ -6,6 +6,7 @@
 #include "cmd.h"
 #include "cmd_result.h"
 #include "options_json.h"
+#include "stored_sweep.h"
 #include "zc_json.h"
 
 /* One run.wait that is not answered yet. */
@@ -14,16 +15,46 @@ struct pending_wait {
     struct call *call;
 };
 
-int cmd_run_start(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+static int start(struct daemon *daemon, const struct call *call, const struct zc_run_options *options, json_t **result, struct zc_error *err)
 {
-    struct zc_run_options options;
     char id[ZC_ID_MAX];
-    int failed = zc_run_options_from_json(params, &options, err);
-    if (!failed)
-        failed = runs_start(daemon->runs, &options, call_user(call)->uid, id, err);
+    int failed = runs_start(daemon->runs, options, call_user(call)->uid, id, err);
     if (!failed)
         *result = json_pack("{s:s}", "id", id);
     return failed;
+}
+
+/* A run whose threshold is read from a sweep first. */
+struct run_with_threshold {
+    struct stored_sweep read;       /* first: it is handed back */
+    struct zc_run_options options;
+};
+
+static int start_with_threshold(struct stored_sweep *stored, json_t **result, struct zc_error *err)
+{
+    struct zc_run_options *options = &((struct run_with_threshold *)stored)->options;
+    int failed = zc_sweep_threshold(&stored->sweep, &options->threshold_bytes, err);
+    return failed ? failed : start(stored->daemon, stored->call, options, result, err);
+}
+
+static int read_threshold(struct daemon *daemon, struct call *call, const struct zc_run_options *options, struct zc_error *err)
+{
+    struct run_with_threshold *run = calloc(1, sizeof *run);
+    if (!run)
+        return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "run.start: out of memory");
+    run->read.field = "threshold";
+    run->read.use = start_with_threshold;
+    run->options = *options;
+    return stored_sweep_read(daemon, call, options->threshold_sweep, &run->read, err);
+}
+
+int cmd_run_start(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
+{
+    struct zc_run_options options;
+    int failed = zc_run_options_from_json(params, &options, err);
+    if (failed)
+        return failed;
+    return *options.threshold_sweep ? read_threshold(daemon, call, &options, err) : start(daemon, call, &options, result, err);
 }
 
 /* `document` is stolen. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd.h"
+#include "stored_sweep.h"
 #include "sweep_json.h"
 #include "sweeping.h"
 #include "zc_json.h"
@@ -59,72 +60,21 @@ static void destroy(struct run_job *run_job)
     free(job);
 }
 
-/* ---- a stored sweep, read and decoded in the worker's thread, because a disk may be slow */
-
+/* What is wanted of a stored sweep. */
 struct stored {
-    struct worker_job job;      /* first: the worker hands it back */
-    struct daemon *daemon;
-    struct call *call;          /* NULL: its client has gone */
-    char id[ZC_ID_MAX];
-    struct zc_sweep sweep;      /* once `status` is 0 */
-    int status;
-    struct zc_error error;
-    /* In the loop, with the sweep, which it may take over (cells NULL then): the answer. */
-    int (*use)(struct stored *stored, json_t **result, struct zc_error *err);
+    struct stored_sweep read;   /* first: it is handed back */
     enum zc_goal goal;          /* recommend */
     uint64_t size_bytes;
     double budget_s;            /* resume: for the rest */
 };
 
-static void on_read(struct worker_job *job)
-{
-    struct stored *stored = (struct stored *)job;
-    json_t *document;
-    stored->status = store_read(stored->daemon->store, stored->id, &document, NULL, &stored->error);
-    if (stored->status)
-        return;
-    stored->status = zc_sweep_from_json(document, &stored->sweep, &stored->error);
-    json_decref(document);
-}
-
-static void on_stored(struct worker_job *job, bool worked)
-{
-    struct stored *stored = (struct stored *)job;
-    json_t *result = NULL;
-    if (stored->call && !worked)
-        call_fail_code(stored->call, ZC_RPC_BUSY, "zcrdmad is stopping", NULL, "busy");
-    else if (stored->call && !stored->status)
-        stored->status = stored->use(stored, &result, &stored->error);
-    if (stored->call && worked && stored->status)
-        call_fail(stored->call, &stored->error);
-    else if (stored->call && worked)
-        call_reply(stored->call, result);
-    zc_sweep_destroy(&stored->sweep);
-    free(stored);
-}
-
-static void on_gone(void *arg)
-{
-    struct stored *stored = arg;
-    stored->call = NULL;
-}
-
-/* The template says what for. CMD_KEPT, or an error. */
 static int read_stored(struct daemon *daemon, struct call *call, const char *id, const struct stored *what, struct zc_error *err)
 {
-    if (!store_id_valid(id))
-        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "id", "\"%.60s\" is not the id of a result", id);
     struct stored *stored = malloc(sizeof *stored);
     if (!stored)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "sweep: out of memory");
     *stored = *what;
-    stored->job = (struct worker_job){ .work = on_read, .done = on_stored };
-    stored->daemon = daemon;
-    stored->call = call;
-    snprintf(stored->id, sizeof stored->id, "%s", id);
-    call_on_gone(call, on_gone, stored);
-    worker_submit(daemon->worker, &stored->job);
-    return CMD_KEPT;
+    return stored_sweep_read(daemon, call, id, &stored->read, err);
 }
 
 /* ---- start */
@@ -149,11 +99,11 @@ static int start(struct daemon *daemon, const struct call *call, const struct zc
     return failed;
 }
 
-static int resume(struct stored *stored, json_t **result, struct zc_error *err)
+static int resume(struct stored_sweep *stored, json_t **result, struct zc_error *err)
 {
     struct zc_sweep sweep = stored->sweep;
     stored->sweep.cells = NULL;
-    sweep.options.budget_s = sweep.elapsed_s + stored->budget_s;
+    sweep.options.budget_s = sweep.elapsed_s + ((struct stored *)stored)->budget_s;
     return start(stored->daemon, stored->call, &sweep, result, err);
 }
 
@@ -177,7 +127,7 @@ static int rest_budget(const json_t *params, double *budget_s, struct zc_error *
 
 static int start_stored(struct daemon *daemon, struct call *call, const json_t *params, struct zc_error *err)
 {
-    struct stored what = { .use = resume };
+    struct stored what = { .read = { .field = "resume", .use = resume } };
     const char *id;
     int failed = cmd_text(params, "resume", &id, err);
     if (!failed)
@@ -216,11 +166,12 @@ static int question(const json_t *params, enum zc_goal *goal, uint64_t *size_byt
     return failed;
 }
 
-static int recommend(struct stored *stored, json_t **result, struct zc_error *err)
+static int recommend(struct stored_sweep *stored, json_t **result, struct zc_error *err)
 {
+    const struct stored *what = (struct stored *)stored;
     struct zc_recommendation recommendation;
     (void)err;
-    zc_recommend(&stored->sweep, stored->goal, stored->size_bytes, &recommendation);
+    zc_recommend(&stored->sweep, what->goal, what->size_bytes, &recommendation);
     *result = zc_recommendation_to_json(&recommendation);
     return 0;
 }
@@ -228,7 +179,7 @@ static int recommend(struct stored *stored, json_t **result, struct zc_error *er
 int cmd_sweep_recommend(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
 {
     (void)result;
-    struct stored what = { .use = recommend };
+    struct stored what = { .read = { .field = "id", .use = recommend } };
     const char *id;
     int failed = cmd_text(params, "id", &id, err);
     if (!failed)

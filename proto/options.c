@@ -80,8 +80,9 @@ static const struct zc_option table[] = {
       .help = "chunk of what lands in the user's buffer: one READ" },
     { .name = "cache_max", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(cache_max_bytes), .default_text = "1G",
       .min = 1, .max = TIB, .strategies = CACHED_STRATEGIES, .help = "memory that the registration cache keeps registered at most" },
-    { .name = "threshold", .metavar = "SIZE", .type = ZC_OPTION_SIZE, .field = FIELD(threshold_bytes), .default_text = "256K",
-      .min = 0, .max = TIB, .strategies = HYBRID_STRATEGIES, .help = "smaller requests are copied, others registered" },
+    { .name = "threshold", .metavar = "SIZE|sweep:ID", .type = ZC_OPTION_SIZE, .field = FIELD(threshold_bytes), .default_text = "256K",
+      .min = 0, .max = TIB, .sweep_field = FIELD(threshold_sweep), .strategies = HYBRID_STRATEGIES,
+      .help = "smaller requests are copied, others registered; sweep:ID is where that stored sweep saw registering win" },
     { .name = "concurrency", .metavar = "N", .type = ZC_OPTION_COUNT, .field = FIELD(concurrency), .default_text = "1",
       .min = 1, .max = 64, .strategies = COPYING_THREADS | ASYNC_POOLS,
       .help = "threads that copy; with async the pool that copies or registers" },
@@ -163,6 +164,11 @@ static void *field_of(const struct zc_option *option, struct zc_run_options *opt
     return (char *)options + option->field;
 }
 
+static char *sweep_of(const struct zc_option *option, struct zc_run_options *options)
+{
+    return (char *)options + option->sweep_field;
+}
+
 /* A value as the user wrote it, short enough for a message. */
 struct quoted {
     char text[80];
@@ -178,8 +184,8 @@ static struct quoted quote(const char *value)
 
 int zc_option_wrong_type(const struct zc_option *option, const char *value, struct zc_error *err)
 {
-    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: %s is not %s", option->name, value,
-                        type_words[option->type]);
+    return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: %s is not %s%s", option->name, value,
+                        type_words[option->type], option->sweep_field != 0 ? ", nor sweep:ID" : "");
 }
 
 int zc_option_out_of_range(const struct zc_option *option, const char *value, bool below, struct zc_error *err)
@@ -208,6 +214,8 @@ int zc_option_store_integer(const struct zc_option *option, uint64_t value, stru
         return zc_option_out_of_range(option, text, value < option->min, err);
     }
     *(uint64_t *)field_of(option, options) = value;
+    if (option->sweep_field != 0)
+        *sweep_of(option, options) = '\0';
     return 0;
 }
 
@@ -224,11 +232,26 @@ int zc_option_store_seconds(const struct zc_option *option, double value, struct
     return 0;
 }
 
+/* What stands behind "sweep:". The size is read from the sweep by whoever has it. */
+static int parse_sweep(const struct zc_option *option, const char *id, struct zc_run_options *options, struct zc_error *err)
+{
+    size_t length = strlen(id);
+
+    if (length == 0 || length >= ZC_ID_MAX || strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != length)
+        return zc_error_set(err, ZC_ERR_INVALID, EINVAL, option->name, "%s: %s is not the id of a stored sweep (`zcctl results list`)",
+                            option->name, quote(id).text);
+    strcpy(sweep_of(option, options), id);
+    *(uint64_t *)field_of(option, options) = 0;
+    return 0;
+}
+
 static int parse_integer(const struct zc_option *option, const char *text, struct zc_run_options *options, struct zc_error *err)
 {
     uint64_t value = 0;
     int rc;
 
+    if (option->sweep_field != 0 && strncmp(text, "sweep:", 6) == 0)
+        return parse_sweep(option, text + 6, options, err);
     if (option->type == ZC_OPTION_SIZE) {
         rc = zc_size_parse(text, &value);
     } else if (*text == '\0' || text[strspn(text, "0123456789")] != '\0') {

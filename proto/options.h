@@ -18,7 +18,7 @@ enum zc_offset { ZC_OFFSET_ROTATE, ZC_OFFSET_FIXED };
 enum zc_buffers { ZC_BUFFERS_REUSE, ZC_BUFFERS_FRESH };
 enum zc_relaxed_ordering { ZC_RELAXED_AUTO, ZC_RELAXED_ON, ZC_RELAXED_OFF };
 
-enum { ZC_PEER_MAX = 256, ZC_NUMA_MAX = 16, ZC_DEVICE_MAX = 64 };
+enum { ZC_PEER_MAX = 256, ZC_NUMA_MAX = 16, ZC_DEVICE_MAX = 64, ZC_ID_MAX = 48 };
 
 struct zc_run_options {
     int strategy;                 /* enum zc_strategy_id; -1 until set: it has no default */
@@ -36,6 +36,8 @@ struct zc_run_options {
     uint64_t chunk_size_bytes;    /* chunk of all but the copy and naive strategies */
     uint64_t cache_max_bytes;     /* cached strategies: registered memory that is kept at most */
     uint64_t threshold_bytes;     /* hybrid strategies: requests of fewer bytes are copied, the others registered */
+    char threshold_sweep[ZC_ID_MAX];    /* the stored sweep that threshold_bytes comes from, and while that is 0, is still to be read
+                                           from; "": none. See zc_sweep_threshold() */
     uint64_t pieces;              /* of user memory that a request is scattered over */
     uint64_t align_bytes;         /* where each begins in a page; 0: as it comes */
     uint64_t concurrency;         /* threads that copy; with async all of the pool */
@@ -78,6 +80,7 @@ struct zc_option {
     const char *others_name;      /* what help calls them: "ideal" */
     uint64_t min, max;            /* inclusive: bytes of a size, counts; TEXT: max is the field's length with its zero */
     double min_s, max_s;          /* inclusive, SECONDS only */
+    size_t sweep_field;           /* SIZE only: offset of a char[ZC_ID_MAX]; "sweep:ID" is a value, too, and the id goes there. 0: it is none */
     const char *const *choices;   /* NULL-terminated; NULL unless CHOICE */
     int (*find)(const char *text);    /* index of a choice, where other spellings are understood too; NULL: zc_choice_find() */
     uint32_t strategies;          /* bit per zc_strategy_id: which take it (ZC_ALL_STRATEGIES for general ones) */

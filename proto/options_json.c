@@ -113,6 +113,9 @@ static json_t *value_to_json(const struct zc_option *option, const struct zc_run
         return json_null();
     switch (option->type) {
     case ZC_OPTION_SIZE:
+        if (option->sweep_field != 0 && *(const uint64_t *)field == 0 && *((const char *)options + option->sweep_field) != '\0')
+            return json_sprintf("sweep:%s", (const char *)options + option->sweep_field);
+        return zc_json_count(*(const uint64_t *)field);
     case ZC_OPTION_COUNT:
         return zc_json_count(*(const uint64_t *)field);
     case ZC_OPTION_SECONDS:

@@ -104,7 +104,7 @@ static json_t *node_to_json(int node)
     return node < 0 ? json_null() : json_integer(node);
 }
 
-static json_t *terms_to_json(const struct zc_terms *t)
+static json_t *terms_to_json(const struct zc_terms *t, const struct zc_run_options *config)
 {
     json_t *terms = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "inflight", zc_json_count(t->inflight),
@@ -120,7 +120,8 @@ static json_t *terms_to_json(const struct zc_terms *t)
         "qps", zc_json_known(t->qps),
         "outstanding_reads", zc_json_known(t->outstanding_reads),
         "max_read_bytes", zc_json_count(t->max_read_bytes));
-    json_t *memory = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    json_t *memory = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "threshold_sweep", zc_json_text(config->threshold_sweep),
         "post", t->post == ZC_FAMILY_AUTO ? json_null() : json_string(zc_family_names[t->post]),
         "poll", t->poll == ZC_FAMILY_AUTO ? json_null() : json_string(zc_family_names[t->poll]),
         "page_bytes", zc_json_count(t->page_bytes),
@@ -292,7 +293,7 @@ json_t *zc_result_to_json(const struct zc_result *r)
         "finished_at", zc_json_time(r->finished_unix_ns),
         "config", zc_run_options_to_json(&r->config),
         "environment", zc_environment_to_json(&r->environment),
-        "terms", terms_to_json(&r->terms),
+        "terms", terms_to_json(&r->terms, &r->config),
         "latency", latency,
         "throughput", throughput_to_json(&r->throughput),
         "cost", cost_to_json(&r->cost),

@@ -278,3 +278,38 @@ void zc_sweep_crossover(const struct zc_sweep *sweep, const struct zc_pair *pair
     }
     zc_crossover_find(contests, count, zc_sweep_metrics[metric].more_is_better, crossover);
 }
+
+static int no_threshold(const struct zc_sweep *sweep, const struct zc_crossover *c, struct zc_error *err)
+{
+    const char *const winner = c->winner == 0 ? "copying" : "registering";
+    char low[32], high[32];
+    if (c->kind == ZC_CROSSOVER_NONE)
+        return zc_error_set(err, ZC_ERR_INVALID, -ENODATA, "threshold", "threshold: sweep %s found no crossover: %s wins at every size that tells "
+                            "them apart (%zu of %zu)", sweep->id, winner, c->sizes - c->undecided, c->sizes);
+    if (c->kind == ZC_CROSSOVER_UNMEASURED)
+        return zc_error_set(err, ZC_ERR_INVALID, -ENODATA, "threshold", "threshold: sweep %s has too few trials to tell copying and registering "
+                            "apart; `zcctl sweep --resume` goes on with it", sweep->id);
+    if (c->count == 0)
+        return zc_error_set(err, ZC_ERR_INVALID, -ENODATA, "threshold", "threshold: sweep %s was too noisy to tell copying and registering apart",
+                            sweep->id);
+    zc_size_format(c->crossings[0].low_bytes, low, sizeof low);
+    zc_size_format(c->crossings[0].high_bytes, high, sizeof high);
+    if (c->count > 1)
+        return zc_error_set(err, ZC_ERR_INVALID, -ENODATA, "threshold", "threshold: in sweep %s the better way changes %zu times, first between %s "
+                            "and %s: no single threshold says that", sweep->id, c->count, low, high);
+    return zc_error_set(err, ZC_ERR_INVALID, -ENODATA, "threshold", "threshold: in sweep %s registering is better up to %s and copying from %s on: "
+                        "a threshold says the opposite", sweep->id, low, high);
+}
+
+int zc_sweep_threshold(const struct zc_sweep *sweep, uint64_t *threshold_bytes, struct zc_error *err)
+{
+    struct zc_pair pairs[ZC_PAIRS_MAX];
+    struct zc_crossover crossover;
+    if (zc_sweep_pairs(sweep, pairs) == 0 || strcmp(pairs[0].a.name, "copy") != 0)
+        return zc_error_set(err, ZC_ERR_INVALID, -ENODATA, "threshold", "threshold: sweep %s measured only one of copying and registering", sweep->id);
+    zc_sweep_crossover(sweep, &pairs[0], ZC_METRIC_THROUGHPUT, &crossover);
+    if (crossover.kind != ZC_CROSSOVER_FOUND || crossover.count != 1 || crossover.crossings[0].below != 0)
+        return no_threshold(sweep, &crossover, err);
+    *threshold_bytes = crossover.crossings[0].high_bytes;
+    return 0;
+}

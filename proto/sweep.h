@@ -138,5 +138,9 @@ size_t zc_sweep_pairs(const struct zc_sweep *sweep, struct zc_pair pairs[ZC_PAIR
 const struct zc_cell *zc_sweep_best(const struct zc_sweep *sweep, uint32_t strategies, uint64_t size_bytes, enum zc_metric metric);
 /* Where the faster one of a pair changes. */
 void zc_sweep_crossover(const struct zc_sweep *sweep, const struct zc_pair *pair, enum zc_metric metric, struct zc_crossover *crossover);
+/* From which size on to register, for a strategy that does one or the other: the upper end of the one crossover of throughput between
+ * best copy and best zero-copy, which is the smallest size that was measured and at which registering has won beyond the noise. Without
+ * such a crossover ZC_ERR_INVALID with field "threshold" says what the sweep found instead. */
+int zc_sweep_threshold(const struct zc_sweep *sweep, uint64_t *threshold_bytes, struct zc_error *err);
 
 #endif

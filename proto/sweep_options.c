@@ -231,6 +231,8 @@ static int parse_row(struct zc_sweep_options *options, const struct zc_option *o
 {
     if (!zc_sweep_takes(option))
         return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, option->name, "%s: a sweep chooses it by itself", option->name);
+    if (option->sweep_field != 0 && strstr(text, "sweep:"))
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, option->name, "%s: in a sweep it is a size; sweep:ID is for a run", option->name);
     if (strcmp(option->name, "strategy") == 0)
         return zc_sweep_strategies_parse(text, &options->strategies, err);
     if (strcmp(option->name, "size") == 0)

@@ -103,3 +103,14 @@ def test_files(tmp_path):
     (tmp_path / "one.json").touch()
     assert bash("results", "get", "x", "-o", str(tmp_path / "on")) == [str(tmp_path / "one.json")]
     assert bash("results", "get", "x", "--output", "=", str(tmp_path / "on")) == [str(tmp_path / "one.json")]
+
+
+def test_sweeps_as_values(daemon, run):
+    """Sweeps, and not runs; bash replaces what stands behind the colon."""
+    identifier = "20260102T030405Z-sweep-0001"
+    (daemon.state / "results" / f"{identifier}.json").write_text(json.dumps({"id": identifier, "kind": "sweep", "schema_version": 1}))
+    words = ("--socket", str(daemon.socket), "run", "--threshold")
+    assert zsh(*words, "") == zsh(*words, "sweep:2026") == [f"sweep:{identifier}"]
+    assert bash(*words, "sweep", ":", "2026") == [identifier]
+    assert bash(*words, "64K") == []
+    daemon.zcctl("results", "delete", identifier)

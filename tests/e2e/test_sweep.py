@@ -8,7 +8,7 @@ import pytest
 
 import harness
 from conftest import schema_check
-from harness import one_line
+from harness import SHORT, one_line
 
 QUICK = ("--peer", "self", "--strategy", "copy_blocking,naive_blocking,ideal_blocking", "--size", "4K,64K,1M", "--footprint", "16M", "--memory-max", "32M")
 
@@ -92,3 +92,62 @@ def test_interrupted_and_resumed(daemon, check):
 def test_refused(daemon, options, word):
     done = daemon.zcctl("sweep", *options, status=None)
     assert done.returncode in (1, 2) and word in one_line(done.stderr)
+
+
+SIZES = [16384, 32768, 65536, 131072]
+
+
+def stored(daemon, identifier, copy, zero_copy):
+    """The document of a sweep that says what it is told to: GiB/s at each of SIZES, give or take a tenth of a percent."""
+    def cell(strategy, size, rate):
+        figures = [rate * (1 + 0.001 * trial) for trial in range(7)]
+        return {"strategy": strategy, "size": size, "trials": {"gib_per_s": figures, "p50_ns": [], "p99_ns": [], "cpu_s_per_gib": []}}
+    document = {"id": identifier, "kind": "sweep", "schema_version": 1,
+                "config": {"peer": "self", "strategy": ["copy_blocking", "naive_blocking"], "size": SIZES, "trials": 7},
+                "cells": [cell(name, size, rate) for name, rates in (("copy_blocking", copy), ("naive_blocking", zero_copy))
+                          for size, rate in zip(SIZES, rates)]}
+    (daemon.state / "results" / f"{identifier}.json").write_text(json.dumps(document))
+    return identifier
+
+
+def hybrid(daemon, identifier, *options, **keywords):
+    return daemon.zcctl("--json", "run", "--strategy", "hybrid_blocking", "--peer", "self", *SHORT, "--skip-latency", "--threshold",
+                        f"sweep:{identifier}", *options, **keywords)
+
+
+def test_threshold_of_a_sweep(daemon, check_schema):
+    """The smallest size at which registering was known to be faster: below it is copied. The sizes between are not decided."""
+    identifier = stored(daemon, "20260102T030405Z-sweep-0001", copy=[2, 2, 1, 1], zero_copy=[1, 2, 1, 2])
+    for size, copies in ((131071, True), (131072, False)):
+        document = json.loads(hybrid(daemon, identifier, "--size", str(size)).stdout)
+        check_schema(document)
+        assert document["config"]["threshold"] == 131072 and document["terms"]["threshold_sweep"] == identifier
+        assert document["validation"]["state"] == "passed"
+        assert (document["phases"]["copy_ns"] is not None) == (document["phases"]["register_ns"] is None) == copies
+        assert (document["cost"]["registrations"] == 0) == copies
+    screen = daemon.zcctl("results", "show", document["id"]).stdout
+    assert "threshold   128 KiB: smaller requests are copied" in screen and f"from sweep {identifier}" in screen
+    assert "threshold" not in daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--skip-latency").stdout
+
+
+@pytest.mark.native
+def test_no_threshold_in_a_sweep(daemon):
+    """Every reason why there is no number, told before anything runs."""
+    run = daemon.run(*SHORT, "--skip-latency")["id"]
+    (daemon.state / "results" / "20260102T030405Z-sweep-0004.json").write_text("{")
+    before = daemon.call("result.list")["results"]
+    for identifier, words, status in (
+            (stored(daemon, "20260102T030405Z-sweep-0002", [2, 2, 2, 2], [1, 1, 1, 1]), "no crossover: copying wins", 2),
+            (stored(daemon, "20260102T030405Z-sweep-0003", [1, 1, 1, 1], [1, 1, 1, 1]), "too noisy", 2),
+            ("20260102T030405Z-sweep-0004", "20260102T030405Z-sweep-0004 is unreadable: not JSON", 1),
+            ("20260102T030405Z-sweep-0005", "no run or result 20260102T030405Z-sweep-0005", 1),
+            (run, "not of a sweep", 2), ("yesterday", "yesterday", 2)):
+        error = one_line(hybrid(daemon, identifier, status=status).stderr)
+        assert "threshold: " in error and words in error
+    for options, words in ((("--threshold", "yesterday"), "nor sweep:ID"), (("--strategy", "copy_blocking"), "does not take it")):
+        assert words in one_line(hybrid(daemon, run, *options, status=2).stderr)
+    with pytest.raises(harness.RpcError) as caught:
+        daemon.call("run.start", {"strategy": "hybrid_async", "peer": "self", "threshold": "sweep:20260102T030405Z-sweep-0005"})
+    assert caught.value.code == -32001 and caught.value.data["field"] == "threshold"
+    assert {row["id"] for row in daemon.call("result.list")["results"]} >= {row["id"] for row in before}
+    assert daemon.call("run.list")["runs"] == []

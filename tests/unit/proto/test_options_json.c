@@ -60,6 +60,33 @@ static void test_only_given(void **state)
     json_decref(json);
 }
 
+static int decode(const char *text, struct zc_run_options *options, struct zc_error *err);
+
+/* "sweep:ID" travels as it was given until the size is known; then it is the size. */
+static void test_threshold_of_a_sweep(void **state)
+{
+    struct zc_run_options options, again;
+    struct zc_error err;
+    json_t *json;
+
+    (void)state;
+    assert_int_equal(decode("{\"strategy\":\"hybrid_async\",\"peer\":\"self\",\"threshold\":\"sweep:20261129T202735Z-sweep-4f79\"}", &options,
+                            &err), 0);
+    assert_string_equal(options.threshold_sweep, "20261129T202735Z-sweep-4f79");
+    assert_int_equal(options.threshold_bytes, 0);
+    json = zc_run_options_to_json(&options);
+    assert_string_equal(json_string_value(json_object_get(json, "threshold")), "sweep:20261129T202735Z-sweep-4f79");
+    assert_int_equal(zc_run_options_from_json(json, &again, &err), 0);
+    assert_memory_equal(&options, &again, sizeof(options));
+    json_decref(json);
+    options.threshold_bytes = 65536;
+    json = zc_run_options_to_json(&options);
+    assert_int_equal(json_integer_value(json_object_get(json, "threshold")), 65536);
+    json_decref(json);
+    assert_int_equal(zc_option_parse(zc_option_find("threshold", 9), "4K", &options, &err), 0);
+    assert_string_equal(options.threshold_sweep, "");
+}
+
 static int decode(const char *text, struct zc_run_options *options, struct zc_error *err)
 {
     json_error_t why;
@@ -101,6 +128,9 @@ static void test_refused(void **state)
         { "\"size\":1e30", "size", "size: 1e+30 is above the maximum of 1T" },
         { "\"size\":99999999999999999999", "size", "size: 1e+20 is above the maximum of 1T" },
         { "\"size\":\"1e30\"", "size", "size: \"1e30\" is not a size (use for instance 64K, 1M, 1MiB or 1000000)" },
+        { "\"threshold\":\"sweep:\"", "threshold", "threshold: \"\" is not the id of a stored sweep (`zcctl results list`)" },
+        { "\"threshold\":\"sweep:../x\"", "threshold", "threshold: \"../x\" is not the id of a stored sweep (`zcctl results list`)" },
+        { "\"threshold\":\"sweep\"", "threshold", "threshold: \"sweep\" is not a size (use for instance 64K, 1M, 1MiB or 1000000), nor sweep:ID" },
         { "\"operations_max\":\"64\"", "operations_max", "operations_max: \"64\" is not a whole number" },
         { "\"measure\":\"10\"", "measure", "measure: \"10\" is not a number of seconds (use for instance 10 or 0.5)" },
         { "\"measure\":-0.5", "measure", "measure: -0.5 is below the minimum of 0.001" },
@@ -146,6 +176,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_only_given),
         cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_threshold_of_a_sweep),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_missing),
     };

@@ -109,6 +109,7 @@ static void test_refused(void **state)
     refuse("{\"peer\": \"self\", \"strategy\": \"copy_bloking\", \"size\": 4096}", "strategy", "did you mean");
     refuse("{\"peer\": \"self\", \"strategy\": \"all\", \"size\": 0}", "size", "below the minimum");
     refuse("{\"peer\": \"self\", \"strategy\": \"all\", \"size\": {}}", "size", "neither");
+    refuse("{\"peer\": \"self\", \"strategy\": \"hybrid_async\", \"size\": 4096, \"threshold\": \"4K,sweep:x\"}", "threshold", "is for a run");
     refuse("{\"peer\": \"self\", \"strategy\": \"all\", \"size\": 4096, \"budget\": \"soon\"}", "budget", "5m");
     refuse("{\"peer\": \"self\", \"strategy\": \"all\", \"size\": 4096, \"trials\": 1000}", "trials", "24");
     refuse("{\"peer\": \"self\", \"strategy\": \"all\", \"size\": \"4K..1T\", \"steps\": 2, \"qps\": [1, 2, 4]}", "", "more than 768");
@@ -153,6 +154,76 @@ static void test_crossovers(void **state)
         assert_int_equal(c.crossings[0].below, 0);
     }
     zc_sweep_destroy(&sweep);
+}
+
+static void no_threshold(const char *json, double (*figure)(const struct zc_cell *cell, int trial), const char *words)
+{
+    struct zc_sweep sweep = plan(json);
+    struct zc_error err = { 0 };
+    uint64_t bytes = 12345;
+    for (uint32_t i = 0; i < sweep.cell_count; i++) {
+        sweep.cells[i].trial_count = 7;
+        for (int t = 0; t < 7; t++)
+            sweep.cells[i].trials[t].figures[ZC_METRIC_THROUGHPUT] = figure(&sweep.cells[i], t);
+        zc_sweep_estimate(&sweep.cells[i]);
+    }
+    assert_int_equal(zc_sweep_threshold(&sweep, &bytes, &err), -ENODATA);
+    assert_string_equal(err.field, "threshold");
+    assert_int_equal(bytes, 12345);
+    if (!strstr(err.message, words))
+        fail_msg("%s", err.message);
+    zc_sweep_destroy(&sweep);
+}
+
+static bool is_copy(const struct zc_cell *cell)
+{
+    return cell->options.strategy == ZC_COPY_BLOCKING;
+}
+
+static double copy_wins(const struct zc_cell *cell, int trial)
+{
+    return (is_copy(cell) ? 2 : 1) + 0.001 * trial;
+}
+
+static double noise(const struct zc_cell *cell, int trial)
+{
+    (void)cell;
+    return 1 + trial;
+}
+
+static double unknown(const struct zc_cell *cell, int trial)
+{
+    return trial < 3 ? copy_wins(cell, trial) : NAN;
+}
+
+static double the_other_way_round(const struct zc_cell *cell, int trial)
+{
+    return is_copy(cell) == (cell->options.size_bytes > 8192) ? 2 + 0.001 * trial : 1;
+}
+
+static double to_and_fro(const struct zc_cell *cell, int trial)
+{
+    return is_copy(cell) == (cell->options.size_bytes / 4096 % 2 == 0) ? 2 + 0.001 * trial : 1;
+}
+
+/* The smallest size at which registering is known to be better; no number where there is none. */
+static void test_threshold(void **state)
+{
+    (void)state;
+    static const char two[] = "{\"peer\": \"self\", \"strategy\": \"copy_blocking,naive_blocking\", \"size\": \"4K,8K,12K,16K\"}";
+    struct zc_sweep sweep = plan(world);
+    struct zc_error err = { 0 };
+    uint64_t bytes = 0;
+    fill(&sweep);
+    assert_int_equal(zc_sweep_threshold(&sweep, &bytes, &err), 0);
+    assert_int_equal(bytes, 16 * 1024);
+    zc_sweep_destroy(&sweep);
+    no_threshold(two, copy_wins, "no crossover: copying wins at every size that tells them apart (4 of 4)");
+    no_threshold(two, noise, "too noisy");
+    no_threshold(two, unknown, "too few trials");
+    no_threshold(two, the_other_way_round, "registering is better up to 8K and copying from 12K on");
+    no_threshold(two, to_and_fro, "changes 3 times, first between 4K and 8K");
+    no_threshold("{\"peer\": \"self\", \"strategy\": \"copy_blocking\", \"size\": \"4K,8K\"}", copy_wins, "only one of");
 }
 
 static void test_recommendation(void **state)
@@ -235,7 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes), cmocka_unit_test(test_words), cmocka_unit_test(test_cells), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_crossovers), cmocka_unit_test(test_recommendation), cmocka_unit_test(test_document),
+        cmocka_unit_test(test_crossovers), cmocka_unit_test(test_threshold), cmocka_unit_test(test_recommendation), cmocka_unit_test(test_document),
         cmocka_unit_test(test_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
