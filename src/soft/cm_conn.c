@@ -508,7 +508,5 @@ int zs_conn_open(struct zs_id *id, const struct zs_cm_msg *req)
 {
     id->req = *req;
     id->tell_by_ns = zs_now_ns() + LISTEN_GRACE_NS;
-    int e = dial(id);
-    zs_wake(); /* for its timers */
-    return e;
+    return dial(id);
 }

@@ -311,10 +311,8 @@ static int disconnect_locked(struct zs_id *id)
         id->state = CM_DREQ_SENT;
         zs_conn_send(id->conn, &dreq);
         zs_timer_set(&id->conn->timer, zs_now_ns() + DREP_NS, drep_late);
-        zs_wake();
     } else if (id->conn && id->state == CM_DISCONNECTED) {
         zs_cm_drep(id);
-        zs_wake();
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* The device thread: doorbells, the list of queue pairs with work, sockets, timers, and sleeping when there is nothing.
- * Posting rings with zs_ring(); control calls hold zs_lock() and say zs_wake() when they made work or set a timer. */
+ * Posting rings with zs_ring(); what control calls leave behind under zs_lock() is seen by zs_unlock(), which wakes the thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,9 +52,29 @@ void zs_lock(void)
     pthread_mutex_unlock(&zs_dev.gate);
 }
 
+static void wake(void)
+{
+    if (atomic_load(&zs_dev.asleep) && atomic_exchange(&zs_dev.asleep, 0)) {
+        uint64_t one = 1;
+        if (write(zs_dev.wake_fd, &one, sizeof one) < 0)
+            return; /* only EAGAIN is possible: the counter is already set */
+    }
+}
+
+/* Queue pairs, links, sources or a timer that the device thread did not know of when it fell asleep. */
+static bool work_is_left(void)
+{
+    return !zs_list_empty(&zs_dev.ready) || !zs_list_empty(&zs_dev.dirty) || zs_dev.dead ||
+           zs_dev.next_timer_ns < zs_dev.sleep_until_ns;
+}
+
+/* No control call has to remember to wake the device thread, and none can forget it. `asleep` is set under the lock only. */
 void zs_unlock(void)
 {
+    bool needed = atomic_load(&zs_dev.asleep) && work_is_left();
     pthread_mutex_unlock(&zs_dev.lock);
+    if (needed)
+        wake();
 }
 
 uint64_t zs_now_ns(void)
@@ -75,16 +95,7 @@ void zs_spin_wait(zs_spin *s)
     }
 }
 
-/* --- waking ------------------------------------------------------------------------------------------------------ */
-
-void zs_wake(void)
-{
-    if (atomic_load(&zs_dev.asleep) && atomic_exchange(&zs_dev.asleep, 0)) {
-        uint64_t one = 1;
-        if (write(zs_dev.wake_fd, &one, sizeof one) < 0)
-            return; /* only EAGAIN is possible: the counter is already set */
-    }
-}
+/* --- doorbells ----------------------------------------------------------------------------------------------------- */
 
 /* A queue pair is on the doorbell stack at most once. `rung` is cleared by the device before it looks at the queues, so
  * a post that comes later rings again; both sides use sequentially consistent operations, or a wake-up could be lost. */
@@ -96,7 +107,7 @@ void zs_ring(struct zs_qp *qp)
             qp->bell_next = top;
         while (!atomic_compare_exchange_weak(&zs_dev.bells, &top, qp));
     }
-    zs_wake();
+    wake();
 }
 
 static void drain_bells(void)
@@ -160,7 +171,6 @@ void zs_source_close(struct zs_source *s)
     s->fd = -1;
     s->next_dead = zs_dev.dead;
     zs_dev.dead = s;
-    zs_wake();
 }
 
 static void bury(void)
@@ -383,8 +393,10 @@ static void *device_main(void *arg)
         bool linked = !zs_list_empty(&zs_dev.links);
         uint64_t until = zs_dev.next_timer_ns;
         bool sleep = !busy && lingered && !(zs_model.on && until < zs_now_ns() + MODEL_SPIN_NS);
-        if (sleep) /* told under the lock: whoever makes work from here on writes to wake_fd */
+        if (sleep) { /* told under the lock: whoever makes work from here on writes to wake_fd */
+            zs_dev.sleep_until_ns = until;
             atomic_store(&zs_dev.asleep, 1);
+        }
         zs_unlock();
 
         lingered = false;
@@ -507,6 +519,7 @@ static void fork_child(void)
     if (zs_dev.running || zs_dev.epoll_fd >= 0) {
         zs_dev.forked = true;
         zs_dev.running = false;
+        atomic_store(&zs_dev.asleep, 0); /* there is no thread to be woken, and wake_fd will be another file */
         zs_fds_close_in_child(); /* or the peers would not notice the parent's death */
     }
     zs_unlock();

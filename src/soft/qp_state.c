@@ -162,7 +162,6 @@ void zs_qp_error(struct zs_qp *qp, enum ibv_event_type event, bool tell)
     if (qp->srq) /* its receives stay in the SRQ: nothing more will be consumed on behalf of this QP */
         zs_async_event(qp->qp.context, IBV_EVENT_QP_LAST_WQE_REACHED, &qp->qp);
     zs_ready(qp); /* to flush */
-    zs_wake();
 }
 
 static void enter(struct zs_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
@@ -194,7 +193,6 @@ static void enter(struct zs_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
     }
     zs_qp_set_state(qp, to);
     zs_ready(qp);
-    zs_wake();
 }
 
 int zs_qp_modify(struct zs_qp *qp, const struct ibv_qp_attr *attr, int mask)

@@ -577,7 +577,7 @@ struct zs_dev {
     _Atomic(struct zs_qp *) bells;
     struct zs_list ready;
     struct zs_list timers;
-    uint64_t next_timer_ns;
+    uint64_t next_timer_ns, sleep_until_ns; /* the second of the device thread while it is asleep */
     struct zs_source *dead;
     struct zs_list links, dirty, more;
     struct zs_list contexts;
@@ -595,9 +595,8 @@ struct zs_dev {
 extern struct zs_dev zs_dev;
 
 void zs_lock(void);
-void zs_unlock(void);
+void zs_unlock(void);   /* wakes the device thread if there is something for it */
 int zs_dev_start(void); /* the thread, once; 0 or errno. dev.lock held */
-void zs_wake(void);     /* the device thread should look around */
 void zs_ring(struct zs_qp *qp);
 void zs_ready(struct zs_qp *qp); /* dev.lock held */
 void zs_unready(struct zs_qp *qp);
