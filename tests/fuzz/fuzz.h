@@ -14,7 +14,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 #define HOLDS(condition) \
     do { \
         if (!(condition)) { \
-            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, "%s:%d: does not hold: %s (%m)\n", __FILE__, __LINE__, #condition); \
             abort(); \
         } \
     } while (0)

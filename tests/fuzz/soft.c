@@ -159,6 +159,19 @@ static size_t stream_of(enum mode mode, const uint8_t *data, size_t size, uint8_
 
 /* ---- where it goes */
 
+/* What of `events` there is, within the deadline. libFuzzer watches over its time limit with a signal every few seconds, and
+ * poll(2) does not go on after one. */
+static short wait_for(int fd, short events)
+{
+    struct pollfd ready = { .fd = fd, .events = events };
+    int count;
+    do
+        count = poll(&ready, 1, DEADLINE_MS);
+    while (count < 0 && errno == EINTR);
+    HOLDS(count == 1);
+    return ready.revents;
+}
+
 static int connect_to_device(void)
 {
     struct sockaddr_un address;
@@ -175,9 +188,8 @@ static int be_connected_to(void)
     struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
     struct ibv_send_wr read = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .next = &send,
                                 .wr.rdma = { .remote_addr = 4096, .rkey = 1 } }, *bad;
-    struct pollfd ready = { .fd = listener, .events = POLLIN };
     HOLDS(ibv_post_send(qp, &read, &bad) == 0);
-    HOLDS(poll(&ready, 1, DEADLINE_MS) == 1);
+    wait_for(listener, POLLIN);
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     HOLDS(fd >= 0);
     return fd;
@@ -188,7 +200,6 @@ static void send_all(int fd, const uint8_t *bytes, size_t length)
     while (length > 0) {
         ssize_t sent = send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
         uint8_t away[4096];
-        struct pollfd ready = { .fd = fd, .events = POLLIN | POLLOUT };
         if (sent > 0) {
             bytes += sent;
             length -= (size_t)sent;
@@ -196,8 +207,7 @@ static void send_all(int fd, const uint8_t *bytes, size_t length)
         }
         if (errno != EAGAIN)
             return;     /* the device has hung up on it */
-        HOLDS(poll(&ready, 1, DEADLINE_MS) == 1);
-        if (ready.revents & POLLIN && recv(fd, away, sizeof away, MSG_DONTWAIT) == 0)
+        if (wait_for(fd, POLLIN | POLLOUT) & POLLIN && recv(fd, away, sizeof away, MSG_DONTWAIT) == 0)
             return;
     }
 }
@@ -209,8 +219,7 @@ static void expect_end(int fd)
     ssize_t got;
     shutdown(fd, SHUT_WR);
     do {
-        struct pollfd ready = { .fd = fd, .events = POLLIN };
-        HOLDS(poll(&ready, 1, DEADLINE_MS) == 1);
+        wait_for(fd, POLLIN);
         got = recv(fd, away, sizeof away, 0);
     } while (got > 0);
     close(fd);
