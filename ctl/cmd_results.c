@@ -7,20 +7,6 @@
 #include "command.h"
 #include "zc_json.h"
 
-static int delete(struct context *context, char **ids, int count)
-{
-    int status = EXIT_DONE;
-
-    for (int i = 0; i < count; i++) {
-        int one = command_call(context, "result.delete", json_pack("{s:s}", "id", ids[i]), NULL);
-        if (one == EXIT_DONE)
-            command_output(context)->done(context->out, "deleted", ids[i]);
-        else
-            status = one;
-    }
-    return status;
-}
-
 /* All pages as one answer. */
 static enum client_status list_pages(struct client *client, json_t *results, struct zc_error *err)
 {
@@ -158,6 +144,6 @@ int cmd_results(struct context *context, const struct command *command, int argc
     if (strcmp(verb, "trace") == 0 && count == 2)
         return trace(context, args.operands[1], path);
     if (strcmp(verb, "delete") == 0 && count >= 2)
-        return delete(context, args.operands + 1, count - 1);
+        return command_each(context, "result.delete", "deleted", args.operands + 1, count - 1, NULL);
     return command_usage(context, command, verb);
 }

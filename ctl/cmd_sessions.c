@@ -6,25 +6,28 @@
 
 #include "command.h"
 
+/* 0: it is none. */
+static long long number_of(const char *text)
+{
+    char *end;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    return *text == '\0' || *end != '\0' || errno != 0 || number < 1 ? 0 : number;
+}
+
+static json_t *session_number(const char *text)
+{
+    return json_integer(number_of(text));
+}
+
 static int close_sessions(struct context *context, char **ids, int count)
 {
-    int status = EXIT_DONE;
-
-    for (int i = 0; i < count; i++) {
-        char *end;
-        errno = 0;
-        long long id = strtoll(ids[i], &end, 10);
-        if (*ids[i] == '\0' || *end != '\0' || errno != 0 || id < 1) {
+    for (int i = 0; i < count; i++)
+        if (number_of(ids[i]) == 0) {
             command_error(context, "\"%.64s\" is not the number of a session (zcctl sessions lists them)", ids[i]);
             return EXIT_USAGE;
         }
-        int one = command_call(context, "session.close", json_pack("{s:I}", "id", (json_int_t)id), NULL);
-        if (one == EXIT_DONE)
-            command_output(context)->done(context->out, "closed", ids[i]);
-        else
-            status = one;
-    }
-    return status;
+    return command_each(context, "session.close", "closed", ids, count, session_number);
 }
 
 int cmd_sessions(struct context *context, const struct command *command, int argc, char **argv)

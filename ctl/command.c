@@ -224,6 +224,21 @@ int command_call(struct context *context, const char *method, json_t *params, vo
     return status == CLIENT_OK ? EXIT_DONE : command_failed(context, status, &err);
 }
 
+int command_each(struct context *context, const char *method, const char *done, char **ids, int count, json_t *(*number)(const char *id))
+{
+    int status = EXIT_DONE;
+
+    for (int i = 0; i < count; i++) {
+        json_t *id = number != NULL ? number(ids[i]) : json_string(ids[i]);
+        int one = command_call(context, method, json_pack("{s:o}", "id", id), NULL);
+        if (one == EXIT_DONE)
+            command_output(context)->done(context->out, done, ids[i]);
+        else
+            status = one;
+    }
+    return status;
+}
+
 int command_write_file(const struct context *context, const char *path, const char *text, size_t length)
 {
     FILE *file = fopen(path, "we");

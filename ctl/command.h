@@ -66,6 +66,10 @@ int command_failed(const struct context *context, enum client_status status, con
 /* Connect, call, give the result (a new reference) to `show`: what most subcommands are. Returns the exit status. */
 int command_call(struct context *context, const char *method, json_t *params, void (*show)(FILE *out, json_t *result));
 
+/* The method once for each of `ids`, its parameter "id" being the text, or what `number` makes of it; `done` ("cancelled") is said of each
+ * that succeeded. Goes on after one that was refused. Returns the exit status. */
+int command_each(struct context *context, const char *method, const char *done, char **ids, int count, json_t *(*number)(const char *id));
+
 int cmd_run(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_runs(struct context *context, const struct command *command, int argc, char **argv);
 int cmd_sweep(struct context *context, const struct command *command, int argc, char **argv);

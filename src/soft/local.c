@@ -22,23 +22,6 @@ static struct zs_qp *peer_of(struct zs_qp *qp)
     return p->attr.dest_qp_num == qp->qp.qp_num && p->peer_here && p->epsn == qp->psn ? p : NULL;
 }
 
-static enum zs_frame_op op_of(const struct zs_wqe *w)
-{
-    switch (w->opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-        return ZS_OP_WRITE;
-    case IBV_WR_RDMA_READ:
-        return ZS_OP_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-        return ZS_OP_CMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        return ZS_OP_FETCH_ADD;
-    default:
-        return ZS_OP_SEND;
-    }
-}
-
 static bool has_imm(const struct zs_wqe *w)
 {
     return w->opcode == IBV_WR_SEND_WITH_IMM || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -63,7 +46,7 @@ static enum step refused(struct zs_qp *qp, struct zs_qp *peer, enum zs_nak nak)
 
 static enum zs_nak begin(struct zs_qp *peer, const struct zs_wqe *w)
 {
-    enum zs_frame_op op = op_of(w);
+    enum zs_frame_op op = zs_frame_op_of(w);
     enum zs_nak nak = ZS_NAK_NONE;
     zs_respond_established(peer);
     if (op != ZS_OP_SEND)
@@ -81,7 +64,7 @@ static enum zs_nak hold_piece(struct zs_qp *qp, struct zs_qp *peer, const struct
 {
     size_t want = w->length - qp->send_off, here, there;
     struct zs_cursor c;
-    bool read = op_of(w) == ZS_OP_READ;
+    bool read = zs_frame_op_of(w) == ZS_OP_READ;
     void *mine, *theirs;
     if (want > ZS_PIECE)
         want = ZS_PIECE;
@@ -90,7 +73,7 @@ static enum zs_nak hold_piece(struct zs_qp *qp, struct zs_qp *peer, const struct
     *local_error = !mine;
     if (!mine)
         return ZS_NAK_NONE;
-    if (op_of(w) == ZS_OP_SEND) {
+    if (zs_frame_op_of(w) == ZS_OP_SEND) {
         theirs = zs_cursor_hold(&peer->recv_at, ZS_HAZARD_DST, peer->pd, IBV_ACCESS_LOCAL_WRITE, here, &there);
     } else {
         there = here;
@@ -98,7 +81,7 @@ static enum zs_nak hold_piece(struct zs_qp *qp, struct zs_qp *peer, const struct
                                    read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
     }
     if (!theirs)
-        return op_of(w) == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS;
+        return zs_frame_op_of(w) == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS;
     *n = there;
     *to = read ? mine : theirs;
     *from = read ? theirs : mine;
@@ -115,7 +98,7 @@ static void release_both(void)
 static enum step gone(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w, const void *mine, size_t n)
 {
     if (!zs_fault_was_in(mine, n))
-        return refused(qp, peer, op_of(w) == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS);
+        return refused(qp, peer, zs_frame_op_of(w) == ZS_OP_SEND ? ZS_NAK_OP : ZS_NAK_ACCESS);
     zs_requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
     return STEP_STOP;
 }
@@ -136,9 +119,9 @@ static enum step move_piece(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe 
     bool there = zs_move(to, from, *moved);
     release_both();
     if (!there)
-        return gone(qp, peer, w, op_of(w) == ZS_OP_READ ? to : from, *moved);
+        return gone(qp, peer, w, zs_frame_op_of(w) == ZS_OP_READ ? to : from, *moved);
     qp->send_off += (uint32_t)*moved;
-    if (op_of(w) == ZS_OP_SEND)
+    if (zs_frame_op_of(w) == ZS_OP_SEND)
         zs_cursor_skip(&peer->recv_at, *moved);
     return STEP_MORE;
 }
@@ -148,7 +131,7 @@ static enum step atomic(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w)
     struct zs_cursor c;
     size_t done = 0;
     uint64_t found = 0;
-    enum zs_nak nak = zs_respond_atomic(peer, op_of(w), w->rkey, w->remote_addr, w->compare_add, w->swap, &found);
+    enum zs_nak nak = zs_respond_atomic(peer, zs_frame_op_of(w), w->rkey, w->remote_addr, w->compare_add, w->swap, &found);
     if (nak)
         return refused(qp, peer, nak);
     zs_cursor_start(&c, qp, w, 0);
@@ -169,7 +152,7 @@ static enum step atomic(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w)
 
 static void finish(struct zs_qp *qp, struct zs_qp *peer, struct zs_wqe *w)
 {
-    enum zs_frame_op op = op_of(w);
+    enum zs_frame_op op = zs_frame_op_of(w);
     qp->psn = (qp->psn + 1) & ZS_PSN_MASK;
     peer->epsn = (peer->epsn + 1) & ZS_PSN_MASK;
     qp->send_off = 0;
@@ -209,7 +192,7 @@ static enum step run_oldest(struct zs_qp *qp, size_t *moved)
         return STEP_DONE;
     }
     struct zs_qp *peer = peer_of(qp);
-    enum zs_frame_op op = op_of(w);
+    enum zs_frame_op op = zs_frame_op_of(w);
     if (!peer) {
         zs_requester_retry(qp, 0);
         return STEP_STOP;

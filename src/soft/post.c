@@ -144,22 +144,12 @@ int zs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
     zs_spin_lock(&qp->rq_lock);
     uint32_t tail = atomic_load_explicit(&qp->rq_tail, memory_order_relaxed);
     for (; wr; wr = wr->next, tail++) {
-        if (tail - atomic_load_explicit(&qp->rq_free, memory_order_acquire) >= qp->rq_size)
-            e = ENOMEM;
-        else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->rq_sge_max)
-            e = EINVAL;
+        e = tail - atomic_load_explicit(&qp->rq_free, memory_order_acquire) >= qp->rq_size
+                ? ENOMEM
+                : zs_rwqe_fill(&qp->rq[tail & qp->rq_mask], &qp->rq_sges[(size_t)(tail & qp->rq_mask) * qp->rq_sge_max], wr, qp->rq_sge_max);
         if (e) {
             *bad = wr;
             break;
-        }
-        struct zs_rwqe *r = &qp->rq[tail & qp->rq_mask];
-        struct ibv_sge *to = &qp->rq_sges[(size_t)(tail & qp->rq_mask) * qp->rq_sge_max];
-        r->wr_id = wr->wr_id;
-        r->num_sge = (uint32_t)wr->num_sge;
-        r->length = 0;
-        for (uint32_t i = 0; i < r->num_sge; i++) {
-            to[i] = wr->sg_list[i];
-            r->length += to[i].length;
         }
     }
     atomic_store_explicit(&qp->rq_tail, tail, memory_order_release);

@@ -163,27 +163,10 @@ void zs_requester_peer_is(struct zs_qp *qp, uint64_t instance)
 
 /* --- sending ------------------------------------------------------------------------------------------------------------------ */
 
-static enum zs_frame_op frame_op(const struct zs_wqe *w)
-{
-    switch (w->opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-        return ZS_OP_WRITE;
-    case IBV_WR_RDMA_READ:
-        return ZS_OP_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-        return ZS_OP_CMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        return ZS_OP_FETCH_ADD;
-    default:
-        return ZS_OP_SEND;
-    }
-}
-
 static struct zs_frame make_frame(const struct zs_qp *qp, const struct zs_wqe *w)
 {
     struct zs_frame f = {
-        .op = (uint8_t)frame_op(w),
+        .op = (uint8_t)zs_frame_op_of(w),
         .dst_qpn = qp->attr.dest_qp_num,
         .src_qpn = qp->qp.qp_num,
         .psn = w->psn,

@@ -8,6 +8,7 @@
 #ifndef ZCSOFT_SOFT_H
 #define ZCSOFT_SOFT_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -218,6 +219,19 @@ struct zs_rwqe {
     uint32_t length;
 };
 
+/* A receive into its place in a ring, with sge_max SGEs at `sges`. 0 or EINVAL. */
+static inline int zs_rwqe_fill(struct zs_rwqe *r, struct ibv_sge *sges, const struct ibv_recv_wr *wr, uint32_t sge_max)
+{
+    if (wr->num_sge < 0 || (uint32_t)wr->num_sge > sge_max)
+        return EINVAL;
+    *r = (struct zs_rwqe){.wr_id = wr->wr_id, .num_sge = (uint32_t)wr->num_sge};
+    for (uint32_t i = 0; i < r->num_sge; i++) {
+        sges[i] = wr->sg_list[i];
+        r->length += sges[i].length;
+    }
+    return 0;
+}
+
 struct zs_srq {
     struct ibv_srq srq;
     struct zs_rwqe *ring;
@@ -261,6 +275,23 @@ struct zs_wqe {
     bool model_due;    /* model.c: model_ns is when it may start, no longer when it was posted */
     uint64_t model_ns;
 };
+
+static inline enum zs_frame_op zs_frame_op_of(const struct zs_wqe *w)
+{
+    switch (w->opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return ZS_OP_WRITE;
+    case IBV_WR_RDMA_READ:
+        return ZS_OP_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+        return ZS_OP_CMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return ZS_OP_FETCH_ADD;
+    default:
+        return ZS_OP_SEND;
+    }
+}
 
 /* A position in a list of SGEs. inline_data stands for the list when it is set. */
 struct zs_cursor {

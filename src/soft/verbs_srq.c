@@ -111,22 +111,11 @@ int zs_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_r
     uint32_t tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
     uint32_t head = atomic_load_explicit(&s->head, memory_order_acquire);
     for (; wr; wr = wr->next, tail++) {
-        if (tail - head >= s->size)
-            e = ENOMEM;
-        else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > s->max_sge)
-            e = EINVAL;
+        e = tail - head >= s->size ? ENOMEM
+                                   : zs_rwqe_fill(&s->ring[tail & s->mask], &s->sges[(size_t)(tail & s->mask) * s->max_sge], wr, s->max_sge);
         if (e) {
             *bad = wr;
             break;
-        }
-        struct zs_rwqe *r = &s->ring[tail & s->mask];
-        struct ibv_sge *to = &s->sges[(size_t)(tail & s->mask) * s->max_sge];
-        r->wr_id = wr->wr_id;
-        r->num_sge = (uint32_t)wr->num_sge;
-        r->length = 0;
-        for (uint32_t i = 0; i < r->num_sge; i++) {
-            to[i] = wr->sg_list[i];
-            r->length += to[i].length;
         }
     }
     atomic_store_explicit(&s->tail, tail, memory_order_release);
