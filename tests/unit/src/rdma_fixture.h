@@ -240,4 +240,22 @@ static inline struct ibv_wc reader_wait(struct reader *reader)
     }
 }
 
+/* What most programs have, for a whole group of tests. */
+static struct fixture fixture;
+
+static inline int fixture_setup(void **state)
+{
+    (void)state;
+    fixture_start(&fixture);
+    return 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+    (void)state;
+    fixture_stop(&fixture);
+    fixture_assert_counts((struct fixture_counts){0});
+    return 0;
+}
+
 #endif

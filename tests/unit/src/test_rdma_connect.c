@@ -2,8 +2,6 @@
  * Runs on the software device under ctest and, unchanged, on rxe in the lab. */
 #include "raw_peer.h"
 
-static struct fixture fixture;
-
 /* What the pretended responder does with the one connection request that it gets. */
 enum behaviour {
     SILENT, ACCEPT_BARE, ACCEPT_STATUS, ACCEPT_NO_READS, REJECT_BARE, REJECT_VERSION, REJECT_GOING_AWAY, NO_WELCOME, DISCONNECT,
@@ -199,23 +197,9 @@ static void test_cancel_while_waiting(void **state)
     fixture_assert_counts(before);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    fixture_start(&fixture);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers), cmocka_unit_test(test_welcomes), cmocka_unit_test(test_cancel_while_waiting)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -9,23 +9,6 @@
 
 #include "peer.h"
 
-static struct fixture fixture;
-
-static int setup(void **state)
-{
-    (void)state;
-    fixture_start(&fixture);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    fixture_assert_counts((struct fixture_counts){0});
-    return 0;
-}
-
 static void idle_again(struct fixture_counts before)
 {
     assert_true(fixture_wait_sessions(&fixture, 0, 3000));
@@ -286,5 +269,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_read_outside_the_region),
         cmocka_unit_test(test_peer_is_killed),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

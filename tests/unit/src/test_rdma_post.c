@@ -3,24 +3,8 @@
 
 enum { BATCH = 1000, READ_BYTES = 512 };
 
-static struct fixture fixture;
 static struct ibv_send_wr wrs[BATCH];
 static struct ibv_sge sges[BATCH];
-
-static int setup(void **state)
-{
-    (void)state;
-    fixture_start(&fixture);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    fixture_assert_counts((struct fixture_counts){0});
-    return 0;
-}
 
 static void make_batch(const struct reader *reader, size_t count)
 {
@@ -106,5 +90,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch), cmocka_unit_test(test_more_than_the_queue_takes), cmocka_unit_test(test_failing_batch)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

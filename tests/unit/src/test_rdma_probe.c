@@ -7,7 +7,6 @@
 
 #include "probe_run.h"
 
-static struct fixture fixture;
 static struct zc_probe probe;
 static struct zc_probe_progress progress;
 static unsigned wakes;

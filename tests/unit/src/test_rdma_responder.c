@@ -2,23 +2,6 @@
  * Runs on the software device under ctest and, unchanged, on rxe in the lab. */
 #include "raw_peer.h"
 
-static struct fixture fixture;
-
-static int setup(void **state)
-{
-    (void)state;
-    fixture_start(&fixture);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fixture_stop(&fixture);
-    fixture_assert_counts((struct fixture_counts){0});
-    return 0;
-}
-
 /* A good session beside the bad one: opened before it, reading after it. */
 static struct reader witness;
 static struct fixture_counts counts;
@@ -254,5 +237,5 @@ int main(void)
         beside_a_witness(test_flood),
         cmocka_unit_test(test_listen_errors),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
