@@ -42,6 +42,8 @@ static struct found look_up(const struct args *args, const char *word)
         found.option = find_letter(args->own, word[1]);
         if (found.option == NULL)
             found.option = find_letter(args->common, word[1]);
+        if (found.option == NULL && args->run != NULL)
+            found.run = zc_option_find_letter(word[1]);
         return found;
     }
     found.name = word + 2;

@@ -20,11 +20,13 @@ struct rows {
 
 static void add_row(struct rows *rows, const char *name, const char *metavar, const char *help)
 {
+    const struct zc_option *option = zc_option_find(name, strlen(name));
     size_t i = rows->count++;
 
     rows->names[i] = zc_option_dashed(name);
     snprintf(rows->helps[i], sizeof(rows->helps[i]), "%s", help);
-    rows->list[i] = (struct args_option){ .name = rows->names[i].text, .metavar = metavar, .help = rows->helps[i] };
+    rows->list[i] = (struct args_option){ .name = rows->names[i].text, .letter = option != NULL ? option->letter : 0, .metavar = metavar,
+                                           .help = rows->helps[i] };
     if (metavar != NULL)
         rows->list[i].value = &rows->values[i];
     else

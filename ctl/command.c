@@ -131,7 +131,7 @@ static void print_run_options(FILE *out)
             snprintf(more, sizeof(more), " (%s, %s: %s)", options[i].default_text, options[i].others_name, options[i].other_default);
         else if (options[i].type != ZC_OPTION_FLAG)
             snprintf(more, sizeof(more), " (%s)", options[i].default_text);
-        print_option(out, 0, options[i].name, options[i].metavar, options[i].help, more);
+        print_option(out, options[i].letter, options[i].name, options[i].metavar, options[i].help, more);
     }
     fprintf(out, "\nStrategies:");
     for (size_t i = 0; zc_strategy_names[i] != NULL; i++)

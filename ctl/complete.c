@@ -184,6 +184,8 @@ static const char *metavar_of(const struct args *args, const char *word, const c
 
     if (strncmp(word, "--", 2) == 0 && args->run != NULL)
         run = zc_option_find(word + 2, length);
+    else if (word[0] == '-' && word[1] != '-' && word[2] == '\0' && args->run != NULL)
+        run = zc_option_find_letter(word[1]);
     if (run != NULL) {
         *name = run->name;
         return run->metavar;

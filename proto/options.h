@@ -71,6 +71,7 @@ enum zc_option_type {
 
 struct zc_option {
     const char *name;             /* JSON spelling: "mr_size"; the command line has '-' for '_' */
+    char letter;                  /* perftest's for the same thing, 's' for "-s"; 0: none */
     const char *metavar;          /* for help: "SIZE", "SECONDS", "N", "poll|event", NULL for flags */
     enum zc_option_type type;
     size_t field;                 /* offset in struct zc_run_options */
@@ -94,6 +95,9 @@ const struct zc_option *zc_options(size_t *count);
 
 /* Row by name, '-' and '_' alike, with `length` bytes of name considered; NULL if there is none. */
 const struct zc_option *zc_option_find(const char *name, size_t length);
+
+/* Row by letter; NULL if none has it, and for 0. */
+const struct zc_option *zc_option_find_letter(char letter);
 
 /* The bit of a row in `given`. The name is one of the table's. */
 uint64_t zc_option_bit(const char *name);

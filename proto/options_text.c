@@ -46,6 +46,17 @@ const struct zc_option *zc_option_find(const char *name, size_t length)
     return NULL;
 }
 
+const struct zc_option *zc_option_find_letter(char letter)
+{
+    size_t count;
+    const struct zc_option *options = zc_options(&count);
+
+    for (size_t i = 0; i < count; i++)
+        if (letter != 0 && options[i].letter == letter)
+            return &options[i];
+    return NULL;
+}
+
 int zc_choice_find(const char *const *choices, const char *name)
 {
     for (int i = 0; choices[i] != NULL; i++)

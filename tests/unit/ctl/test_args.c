@@ -54,6 +54,14 @@ static void test_forms(void **state)
     assert_int_equal(args.operand_count, 2);
     assert_string_equal(args.operands[0], "--size");
 
+    assert_int_equal(parse("run -s 4K -q4 -t 7 -D 0.5 -d rxe0"), 0);   /* perftest's letters */
+    assert_int_equal(run.size_bytes, 4096);
+    assert_int_equal(run.qps, 4);
+    assert_int_equal(run.operations_max, 7);
+    assert_true(run.measure_s == 0.5);
+    assert_string_equal(run.device, "rxe0");
+    assert_int_equal(__builtin_popcountll(args.given), 5);
+
     assert_int_equal(parse("run"), 0);
     assert_int_equal(args.operand_count, 0);
     assert_true(args.given == 0);
