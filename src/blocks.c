@@ -214,7 +214,7 @@ static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
     if (wc->status != IBV_WC_SUCCESS)
         return zc_pipeline_fail_completion(pipeline, wc);
     if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk || pipeline->chunks[index].state != ZC_CHUNK_POSTED)
-        return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
+        return wc->wr_id == ZC_CONTROL_WR_ID ? 0 /* an ALIVE of the set-up */ : zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
     struct zc_chunk *const chunk = &pipeline->chunks[index];
     zc_slots_give(&pipeline->lanes[zc_pipeline_read(pipeline, index, number)->lane].slots, 1);
     pipeline->posted--;

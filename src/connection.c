@@ -156,14 +156,15 @@ static void say_bye(struct zc_connection *c)
 {
     uint64_t deadline_ns = zc_now_ns() + BYE_TIMEOUT_NS;
     struct ibv_wc wcs[16];
-    if (connection_send(c, CONTROL_BYE, ZC_PEER_BYE, NULL, IBV_SEND_SIGNALED) != 0)
+    connection_write(c, CONTROL_BYE, ZC_PEER_BYE, NULL);
+    if (connection_post(c, CONTROL_BYE, IBV_SEND_SIGNALED) != 0)
         return;
     do {
         int count;
         zc_completion_rearm(c->completion);
         while ((count = zc_completion_poll(c->completion, 16, wcs)) > 0)
             for (int i = 0; i < count; i++)
-                if (wcs[i].wr_id == ZC_CONTROL_WR_ID || wcs[i].status != IBV_WC_SUCCESS)
+                if (wcs[i].wr_id == CONTROL_BYE_WR_ID || wcs[i].status != IBV_WC_SUCCESS)
                     return;
     } while (zc_completion_wait(c->completion, -1, deadline_ns) > 0);
 }
@@ -198,12 +199,28 @@ void zc_connection_close(struct zc_connection *c)
     free(c);
 }
 
+/* Best effort: a full send queue has READs in flight, and more than one chance comes until the peer's time is over. */
+static void say_alive(struct zc_connection *c, uint64_t late_ns, uint64_t now_ns, unsigned flags)
+{
+    uint64_t next_ns = atomic_load_explicit(&c->next_alive_ns, memory_order_relaxed);
+    if (c->alive_ns == 0 || now_ns < next_ns + late_ns || c->lost)
+        return;
+    if (atomic_compare_exchange_strong(&c->next_alive_ns, &next_ns, now_ns + c->alive_ns))
+        connection_post(c, CONTROL_ALIVE, flags);
+}
+
 void zc_connection_keep(struct zc_connection *c, uint64_t now_ns)
 {
-    if (c->alive_ns == 0 || now_ns < c->next_alive_ns || c->lost)
-        return;
-    c->next_alive_ns = now_ns + c->alive_ns;
-    connection_send(c, CONTROL_ALIVE, ZC_PEER_ALIVE, NULL, 0);  /* best effort: a full send queue has the READs to tell for it */
+    say_alive(c, 0, now_ns, 0);
+}
+
+uint64_t connection_keep(struct zc_connection *c, bool alone, uint64_t now_ns)
+{
+    struct ibv_wc wcs[4];
+    while (alone && zc_completion_poll(c->completion, 4, wcs) > 0)
+        ;
+    say_alive(c, alone ? 0 : c->alive_ns / 2, now_ns, alone ? IBV_SEND_SIGNALED : 0);
+    return c->alive_ns / 2;
 }
 
 int zc_connection_check(struct zc_connection *c, struct zc_error *err)

@@ -3,6 +3,7 @@
 #ifndef ZC_CONNECTION_PRIVATE_H
 #define ZC_CONNECTION_PRIVATE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "cm.h"
@@ -18,6 +19,9 @@ enum {
     /* Send slots beside the READs': an ALIVE holds one until a later READ completes, and some may go out during a long one. */
     CONTROL_SENDS = CONTROL_RECEIVE + 4,
 };
+/* The BYE's: an ALIVE may complete after it was posted. */
+#define CONTROL_BYE_WR_ID (ZC_CONTROL_WR_ID - 1)
+
 union control_message {
     struct zc_peer_message message;
     struct zc_peer_welcome welcome;
@@ -55,9 +59,10 @@ struct zc_connection {
 
     bool challenged, welcomed;
     struct zc_peer_welcome welcome;         /* in host order */
-    uint64_t alive_ns, next_alive_ns;       /* 0: the peer wants no ALIVE */
+    uint64_t alive_ns;                      /* 0: the peer wants no ALIVE */
+    atomic_uint_least64_t next_alive_ns;    /* who moves it on, says it: the owner or its keeper */
     struct zc_remote remote;
-    const char *lost;                       /* why the peer is gone; NULL while it is there */
+    const char *_Atomic lost;               /* why the peer is gone; NULL while it is there */
     bool told;                              /* it said so itself, in a BYE */
 };
 
@@ -74,9 +79,16 @@ void connection_drain_events(struct zc_connection *connection);
 int connection_post_receives(struct zc_connection *connection, uint32_t index, struct zc_error *err);
 /* Handle what control completions there are: CHALLENGE, WELCOME, BYE, failures. Never blocks. */
 void connection_drain_control(struct zc_connection *connection);
-/* A message from its slot; `proof` may be NULL. 0 or a negative errno. */
-int connection_send(struct zc_connection *connection, unsigned slot, uint16_t type, const uint8_t *proof, unsigned flags);
+/* A message into its slot; `proof` may be NULL. */
+void connection_write(struct zc_connection *connection, unsigned slot, uint16_t type, const uint8_t *proof);
+/* What is in the slot goes out. 0 or a negative errno. */
+int connection_post(struct zc_connection *connection, unsigned slot, unsigned flags);
 /* From HELLO to WELCOME, which fills connection->remote. */
 int connection_greet(struct zc_connection *connection, struct zc_error *err);
+
+/* For keeper.c: ALIVE from another thread than the owner's. `alone`: nobody posts to the connection or polls its completion meanwhile,
+ * so completions are taken and dropped, and no number of messages fills the send queue. Else only what the owner is late with is said.
+ * Returns after how many ns it wants to be called again; 0: never. */
+uint64_t connection_keep(struct zc_connection *connection, bool alone, uint64_t now_ns);
 
 #endif

@@ -76,6 +76,13 @@ static int check_size(struct zc_run *run)
                         "%" PRIu64 " bytes", params->options.size_bytes, region);
 }
 
+/* From here on the peer hears of this caller, whatever it does or waits for. */
+static int connected(struct zc_run *run)
+{
+    const int rc = check_size(run);
+    return rc < 0 ? rc : zc_keeper_create(run->connection, &run->keeper, &run->result->error);
+}
+
 static int run_connect(struct zc_run *run)
 {
     const struct zc_measure_params *const params = run->params;
@@ -84,7 +91,7 @@ static int run_connect(struct zc_run *run)
     run->send_slots = send_slots(zc_device_info(params->device), qps);
     zc_run_enter(run, ZC_PHASE_CONNECT, 0);
     if (zc_reuse_connection(run))
-        return check_size(run);
+        return connected(run);
     int rc = zc_completion_create_family(params->device, (int)(qps * run->send_slots + CONTROL_ENTRIES), (enum zc_family)params->options.post,
                                          &run->completion, err);
     if (rc < 0)
@@ -104,7 +111,7 @@ static int run_connect(struct zc_run *run)
     snprintf(peer->address, sizeof peer->address, "%s", remote->numeric_address);
     peer->port = remote->port;
     peer->region_bytes = remote->size_bytes;
-    return check_size(run);
+    return connected(run);
 }
 
 /* Depth and footprint. The footprint is rounded down to whole buffers, and there are never fewer than requests in flight. */
@@ -184,6 +191,7 @@ static int run_set_up(struct zc_run *run)
 /* The connection goes first: once its QPs are gone, no READ writes into memory that is released after it. */
 static void run_release(struct zc_run *run, int rc)
 {
+    zc_keeper_destroy(run->keeper);
     /* A run that reaped all its requests has nothing in flight, so the connection may outlive the pipeline. */
     if (run->params->reuse && run->pipeline && (rc == 0 || run->result->error.kind == ZC_ERR_UNMEASURED)) {
         zc_pipeline_destroy(run->pipeline);
@@ -213,10 +221,17 @@ static int finish_trace(struct zc_run *run, int rc)
 
 /* --- the run --------------------------------------------------------------------------------------------------- */
 
+/* A step of its own, before the first READ: other callers may still be making their buffers. */
+static int run_share(struct zc_run *run)
+{
+    zc_keeper_share(run->keeper);
+    return 0;
+}
+
 /* Latency before throughput: what is measured one at a time comes before the caches and queues are filled. The two short passes
  * are last, because they time every stage and sleep. */
 static int (*const steps[])(struct zc_run *run) = {
-    run_prepare, zc_run_place, zc_run_relax, run_connect, zc_run_create_trace, run_set_up,
+    run_prepare, zc_run_place, zc_run_relax, run_connect, zc_run_create_trace, run_set_up, run_share,
     zc_run_validate, zc_run_latency, zc_run_throughput, zc_run_phases, zc_run_cost,
 };
 

@@ -5,6 +5,7 @@
 #include "completion.h"
 #include "connection.h"
 #include "histogram.h"
+#include "keeper.h"
 #include "load.h"
 #include "measure.h"
 #include "memory.h"
@@ -28,6 +29,7 @@ struct zc_run {
     int mr_access;                      /* of every MR for data, besides IBV_ACCESS_LOCAL_WRITE */
     struct zc_completion *completion;
     struct zc_connection *connection;
+    struct zc_keeper *keeper;           /* of the connection; NULL: the peer wants no ALIVE */
     uint32_t send_slots;                /* a QP */
     struct zc_buffer user;              /* all user buffers */
     struct zc_pipeline *pipeline;

@@ -99,7 +99,7 @@ void connection_drain_control(struct zc_connection *c)
 
 /* --- saying --- */
 
-int connection_send(struct zc_connection *c, unsigned slot, uint16_t type, const uint8_t *proof, unsigned flags)
+void connection_write(struct zc_connection *c, unsigned slot, uint16_t type, const uint8_t *proof)
 {
     struct zc_peer_message *message = &c->messages[slot].message;
     *message = (struct zc_peer_message){
@@ -107,16 +107,22 @@ int connection_send(struct zc_connection *c, unsigned slot, uint16_t type, const
     if (proof)
         memcpy(message->proof, proof, sizeof(message->proof));
     zc_peer_message_swap(message);
+}
+
+int connection_post(struct zc_connection *c, unsigned slot, unsigned flags)
+{
+    struct zc_peer_message *message = &c->messages[slot].message;
     struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)message, .length = sizeof(*message), .lkey = c->mr->lkey};
     struct ibv_send_wr wr;
-    zc_wr_send(&wr, ZC_CONTROL_WR_ID, &sge, 1, flags);
+    zc_wr_send(&wr, slot == CONTROL_BYE ? CONTROL_BYE_WR_ID : ZC_CONTROL_WR_ID, &sge, 1, flags);
     return zc_sender_post(&c->senders[0], &wr, NULL, NULL);
 }
 
 /* Unsignaled, like all of these: no completion of ours reaches the caller's CQ unless the connection fails, and then nobody gets it. */
 static int greet_with(struct zc_connection *c, unsigned slot, uint16_t type, const uint8_t *proof, struct zc_error *err)
 {
-    int rc = connection_send(c, slot, type, proof, 0);
+    connection_write(c, slot, type, proof);
+    int rc = connection_post(c, slot, 0);
     return rc ? zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "cannot greet peer %s: %s", c->name, strerror(-rc)) : 0;
 }
 
@@ -150,7 +156,8 @@ static int check_welcome(struct zc_connection *c, struct zc_error *err)
     c->remote.pattern_seed = w->pattern_seed;
     c->remote.active_mtu = w->active_mtu;
     c->alive_ns = (uint64_t)w->alive_ms * 1000000u;
-    c->next_alive_ns = zc_now_ns() + c->alive_ns;
+    atomic_store(&c->next_alive_ns, zc_now_ns() + c->alive_ns);
+    connection_write(c, CONTROL_ALIVE, ZC_PEER_ALIVE, NULL);    /* once: it never changes, and two threads may post it */
     zc_cm_address_split(rdma_get_peer_addr(c->ids[0]), c->remote.numeric_address, sizeof(c->remote.numeric_address),
                         &c->remote.port);
     return 0;

@@ -17,8 +17,6 @@ CROWD = BUILD / "tests" / "e2e" / "e2e_crowd"
 RUN = ("run", "--strategy", "copy_blocking", "--peer")
 # A run that must succeed although the machine is busy with what was done to it.
 SURE = (*SHORT, "--measure", 1, "--skip-latency")
-# Small buffers: a session says nothing while they are made, and these tests make the daemon impatient.
-SMALL = ("--footprint", "1M")
 IMPATIENT = ("--keepalive-interval", 1, "--idle-timeout", 3 * SLOW)
 ROUNDS = int(os.environ.get("ZC_E2E_ROUNDS", 16 if LAB else 100))
 
@@ -204,7 +202,7 @@ def test_requester_stopped(start):
     """The software device stops with its process: keep-alive fails. On rxe the kernel goes on answering: no ALIVE comes."""
     responder, requester = start(*IMPATIENT), start()
     idle = Idle(responder)
-    zcctl = requester.popen(*RUN, responder.address, *LONG, *SMALL)
+    zcctl = requester.popen(*RUN, responder.address, *LONG)
     responder.wait_busy()
     requester.wait_running()
     with stopped(requester):
@@ -220,16 +218,29 @@ def test_requester_stopped(start):
 def test_quiet_sessions_live_on(start):
     """A run that is alive outlives the times after which a silent one is let go."""
     responder, requester = start(*IMPATIENT), start()
-    document = requester.run("--size", "64K", "--warmup", "0", "--measure", 4 * SLOW, "--skip-latency", *SMALL, peer=responder.address)
+    document = requester.run("--size", "64K", "--warmup", "0", "--measure", 4 * SLOW, "--skip-latency", peer=responder.address)
     assert document["state"] == "done"
     assert ended(responder)["bye"] == 1
+
+
+@pytest.mark.skipif(not SOFT, reason="only the software device can be made slow to register")
+def test_long_preparations(start):
+    """Memory that takes longer to register than the responder waits for a word: the session is there when the run begins to read."""
+    responder, requester = start("--idle-timeout", 2), start(ZCSOFT_REG_LATENCY="2500000000")
+    zcctl = requester.popen(*RUN, responder.address, *LONG)
+    requester.wait_running()
+    assert responder.call("stats")["sessions"]["open"] == 1
+    zcctl.send_signal(signal.SIGINT)
+    zcctl.communicate(timeout=2 * DEADLINE_S)
+    wait_until(lambda: ended(responder)["bye"] == 1, f"the session ends with BYE, not {ended(responder)}")
+    assert ended(responder)["idle"] == 0
 
 
 def test_stop_with_a_stopped_peer(start):
     """SIGTERM ends a daemon in time whatever its peers do: the one that reads here is stopped, and so is the one that is read."""
     middle, far, near = start(), start(), start()
-    reads = near.popen(*RUN, middle.address, *LONG, *SMALL)
-    is_read = middle.popen(*RUN, far.address, *LONG, *SMALL)
+    reads = near.popen(*RUN, middle.address, *LONG)
+    is_read = middle.popen(*RUN, far.address, *LONG)
     near.wait_running()
     middle.wait_running()
     with stopped(far), stopped(near):
@@ -246,7 +257,7 @@ def test_stop_with_a_stopped_peer(start):
 def test_stop_says_so(start):
     """What a requester hears of its peer's SIGTERM."""
     responder, requester = start(), start()
-    zcctl = requester.popen(*RUN, responder.address, *LONG, *SMALL)
+    zcctl = requester.popen(*RUN, responder.address, *LONG)
     requester.wait_running()
     responder.stop()
     _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
@@ -257,7 +268,7 @@ def test_stop_says_so(start):
 def test_rkey_taken_away(start, crowd):
     """The responder closes one session in the middle of its READs, whose rkeys are invalid from there on; the other one reads on."""
     responder, requester = start(), start()
-    zcctl = requester.popen(*RUN, responder.address, *LONG, *SMALL)
+    zcctl = requester.popen(*RUN, responder.address, *LONG)
     requester.wait_running()
     [session] = responder.call("session.list")["sessions"]
     other = crowd(responder, "hold", 1, 1)
@@ -280,7 +291,7 @@ def test_error_completion(start, crowd):
     requester = start(ZCSOFT_FAULTS="wc:3000=REM_OP_ERR")
     other = crowd(responder, "hold", 1, 1)
     assert other.line() == "open 1"
-    fails(requester, "--measure", 60, *SMALL, peer=responder.address, words=("REM_OP_ERR",))
+    fails(requester, "--measure", 60, peer=responder.address, words=("REM_OP_ERR",))
     assert requester.run(*SURE, peer=responder.address)["state"] == "done"
     assert other.stop() > 0
     idle.again(spare=2)
@@ -333,7 +344,7 @@ def test_cut_link(network, start):
     requester = start(wrapper=network.on(1), ZCSOFT_ADDR="10.78.0.2", ZCSOFT_TRANSPORT="tcp")
     assert requester.run(*SURE, peer=responder.address)["state"] == "done"
     before = [daemon.objects() for daemon in (responder, requester)]
-    zcctl = requester.popen(*RUN, responder.address, *LONG, *SMALL)
+    zcctl = requester.popen(*RUN, responder.address, *LONG)
     requester.wait_running()
     network.link("down")
     _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)

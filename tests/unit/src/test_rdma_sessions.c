@@ -2,6 +2,7 @@
  * sessions that end because nothing is heard of them. Runs on the software device under ctest and, unchanged, on rxe in the lab. */
 #include <sys/stat.h>
 
+#include "keeper.h"
 #include "raw_peer.h"
 
 static struct fixture fixture;
@@ -353,6 +354,46 @@ static void test_idle(void **state)
     reader_close(&reader);
 }
 
+static void expect_open_for(uint64_t ns)
+{
+    for (const uint64_t until_ns = zc_now_ns() + ns; zc_now_ns() < until_ns; usleep(20000))
+        assert_int_equal(fixture_stats(&fixture).sessions_open, 1);
+}
+
+/* Its owner is busy with something else, before it has posted anything and later. All of its send slots are free afterwards. */
+static void test_keeper(void **state)
+{
+    enum { IDLE_MS = 1200, SLOTS = 16 /* of a reader */ };
+    (void)state;
+    struct reader reader;
+    struct zc_keeper *keeper;
+    struct zc_error err = {0};
+    again_with((struct zc_responder_params){.idle_timeout_ms = IDLE_MS});
+    reader_open(&fixture, 1, &reader);
+    assert_int_equal(zc_keeper_create(reader.connection, &keeper, &err), 0);
+    assert_non_null(keeper);
+    expect_open_for(IDLE_MS * UINT64_C(2500000));
+    zc_keeper_share(keeper);
+    expect_open_for(IDLE_MS * UINT64_C(2500000));
+    for (uint64_t i = 0; i < SLOTS; i++)
+        assert_int_equal(reader_post(&reader, 0, 0, 64, i), 0);
+    for (uint64_t landed = 0; landed < SLOTS;) {
+        const struct ibv_wc wc = reader_wait(&reader);
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        landed += wc.wr_id != ZC_CONTROL_WR_ID;
+    }
+    zc_keeper_destroy(keeper);
+    reader_close(&reader);
+    assert_true(fixture_wait_sessions(&fixture, 0, 5000));
+    assert_int_equal(fixture_stats(&fixture).ended_bye, 1);
+
+    again_with((struct zc_responder_params){.idle_timeout_ms = 0});     /* a peer that wants to hear nothing */
+    reader_open(&fixture, 1, &reader);
+    assert_int_equal(zc_keeper_create(reader.connection, &keeper, &err), 0);
+    assert_null(keeper);
+    reader_close(&reader);
+}
+
 /* The peer's NIC answers without its program, and nothing is written anywhere. A QP that is gone does not answer. */
 static void test_keepalive(void **state)
 {
@@ -401,6 +442,7 @@ int main(void)
         leaving_nothing(test_allowed_networks),
         leaving_nothing(test_limits),
         leaving_nothing(test_idle),
+        leaving_nothing(test_keeper),
         leaving_nothing(test_keepalive),
         leaving_nothing(test_credits),
     };
