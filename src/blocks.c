@@ -27,11 +27,11 @@ static int lay_out(struct zc_pipeline *pipeline, struct zc_request *request)
     request->all_bytes = request->length_bytes ? request->length_bytes : size;
     request->copies = request->all_bytes < pipeline->copy_below_bytes;
     request->whole = (struct zc_piece){request->user, request->all_bytes};
-    request->list = request->piece_count ? request->pieces : &request->whole;
+    request->cut_piece = request->piece_count ? request->pieces : &request->whole;
     const uint32_t pieces = request->piece_count ? request->piece_count : 1;
     for (uint32_t i = 0; i < pieces; i++) {
-        sum += request->list[i].length_bytes;
-        chunks += count_chunks(request->list[i].length_bytes, pipeline->direct_chunk_bytes);
+        sum += request->cut_piece[i].length_bytes;
+        chunks += count_chunks(request->cut_piece[i].length_bytes, pipeline->direct_chunk_bytes);
     }
     if (sum != request->all_bytes || sum > size)
         return zc_pipeline_fail(pipeline, ZC_ERR_INVALID, -EINVAL, "a request of %" PRIu64 " bytes in %" PRIu32 " pieces of %" PRIu64
@@ -47,7 +47,7 @@ int zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
     if (rc < 0)
         return rc;
     request->cut_bytes = request->cut_piece_bytes = 0;
-    request->cut_piece = request->cut_chunks = 0;
+    request->cut_chunks = 0;
     request->finished_ns = 0;
     request->number = pipeline->submitted++;
     if (zc_pipeline_tracing(pipeline))
@@ -59,36 +59,39 @@ int zc_pipeline_cut(struct zc_pipeline *pipeline, struct zc_request *request)
 /* Where the next chunk begins: not behind the end of a piece. */
 static inline const struct zc_piece *next_piece(struct zc_request *request)
 {
-    const struct zc_piece *piece = &request->list[request->cut_piece];
-    while (request->cut_piece_bytes == piece->length_bytes) {
+    while (request->cut_piece_bytes == request->cut_piece->length_bytes) {
         request->cut_piece++;
         request->cut_piece_bytes = 0;
-        piece++;
     }
-    return piece;
+    return request->cut_piece;
+}
+
+/* Rare, and so out of the way of what is not. */
+static __attribute__((noinline)) void advance_over_pieces(struct zc_request *request, uint64_t length)
+{
+    while (length > 0) {
+        const uint64_t part = min_u64(length, next_piece(request)->length_bytes - request->cut_piece_bytes);
+        request->cut_piece_bytes += part;
+        length -= part;
+    }
 }
 
 /* A chunk for staging memory may reach over several pieces; mostly it stays in its own. */
-static inline void advance(struct zc_request *request, const struct zc_piece *piece, uint64_t length)
+static inline void advance(struct zc_request *request, uint64_t length)
 {
     request->cut_bytes += length;
-    if (length <= piece->length_bytes - request->cut_piece_bytes) {
+    if (length <= request->cut_piece->length_bytes - request->cut_piece_bytes)
         request->cut_piece_bytes += length;
-        return;
-    }
-    for (uint64_t left = length; left > 0;) {
-        const uint64_t part = min_u64(left, next_piece(request)->length_bytes - request->cut_piece_bytes);
-        request->cut_piece_bytes += part;
-        left -= part;
-    }
+    else
+        advance_over_pieces(request, length);
 }
 
 struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
 {
-    if (pipeline->cutting.count == 0 || pipeline->free_count == 0)
+    if (zc_ring_empty(&pipeline->cutting) || pipeline->free_count == 0)
         return NULL;
     struct zc_chunk *const chunk = &pipeline->chunks[pipeline->free_chunks[--pipeline->free_count]];
-    struct zc_request *const request = &pipeline->requests[pipeline->cutting.items[pipeline->cutting.first]];
+    struct zc_request *const request = &pipeline->requests[zc_ring_first(&pipeline->cutting)];
     chunk->state = ZC_CHUNK_PREPARING;
     chunk->request = request;
     chunk->number = request->cut_chunks++;
@@ -104,7 +107,7 @@ struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
     chunk->reads = 1;
     if (chunk->length_bytes > pipeline->max_read_bytes)
         chunk->reads = (uint32_t)((chunk->length_bytes + pipeline->max_read_bytes - 1) / pipeline->max_read_bytes);
-    advance(request, chunk->piece, chunk->length_bytes);
+    advance(request, chunk->length_bytes);
     if (request->cut_bytes == request->all_bytes)
         zc_ring_pop(&pipeline->cutting);
     return chunk;
@@ -113,95 +116,77 @@ struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline)
 bool zc_pipeline_ask_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
     zc_lap(pipeline, ZC_STAGE_POST);
-    const bool ready = pipeline->strategy->memory->ready(pipeline, chunk);
+    const bool ready = pipeline->ops->ready(pipeline, chunk);
     zc_lap(pipeline, ZC_STAGE_BEFORE);
     if (ready)
         zc_pipeline_prepared(pipeline, chunk);
     return ready;
 }
 
-int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
-{
-    zc_lap(pipeline, ZC_STAGE_POST);
-    const int rc = zc_pipeline_before(pipeline, chunk);
-    zc_lap(pipeline, ZC_STAGE_BEFORE);
-    if (rc == 0)
-        zc_pipeline_prepared(pipeline, chunk);
-    return rc;
-}
-
 /* --- posting --------------------------------------------------------------------------------------------------- */
 
-/* The next QP in turn that has a free slot, or NULL. */
-static struct zc_lane *free_lane(struct zc_pipeline *pipeline)
+/* The next QP in turn that has a free slot; there is one. */
+static inline struct zc_lane *free_lane(struct zc_pipeline *pipeline)
 {
-    for (uint32_t tried = 0; tried < pipeline->lane_count; tried++) {
-        struct zc_lane *const lane = &pipeline->lanes[pipeline->next_lane];
-        pipeline->next_lane = pipeline->next_lane + 1 < pipeline->lane_count ? pipeline->next_lane + 1 : 0;
-        if (zc_slots_free(&lane->slots) > 0)
-            return lane;
-    }
-    return NULL;
+    struct zc_lane *lane = pipeline->next_lane;
+    while (zc_slots_free(&lane->slots) == 0)
+        lane = lane->next;
+    pipeline->next_lane = lane->next;
+    return lane;
 }
 
-static void append_read(struct zc_pipeline *pipeline, struct zc_lane *lane, struct zc_chunk *chunk)
+static inline void append_read(struct zc_pipeline *pipeline, struct zc_lane *lane, struct zc_chunk *chunk)
 {
     const uint32_t number = chunk->reads_posted++;
     const uint64_t at = number * pipeline->max_read_bytes;
-    struct zc_read *const read = zc_pipeline_read(pipeline, chunk->index, number);
+    struct zc_read *const read = &chunk->wrs[number];
     read->sge.addr = (uintptr_t)(chunk->local + at);
     read->sge.length = (uint32_t)min_u64(chunk->length_bytes - at, pipeline->max_read_bytes);
     read->sge.lkey = chunk->lkey;
     read->wr.wr.rdma.remote_addr = pipeline->remote.address + chunk->remote_offset + at;
     read->wr.wr.rdma.rkey = lane->rkey;
-    read->wr.next = NULL;
-    read->lane = (uint32_t)(lane - pipeline->lanes);
-    if (lane->first)
-        lane->last->next = &read->wr;
-    else
-        lane->first = &read->wr;
-    lane->last = &read->wr;
+    read->lane = lane;
+    *lane->tail = &read->wr;
+    lane->tail = &read->wr.next;
     lane->slots.used++;
     chunk->state = ZC_CHUNK_POSTED;
-    if (pipeline->posted++ == 0)
-        pipeline->watch.since_ns = 0;
+    pipeline->posted++;
 }
 
-void zc_pipeline_append(struct zc_pipeline *pipeline)
+/* Take slots for the READs of READY chunks, in their order, as long as there are any. */
+static inline void append(struct zc_pipeline *pipeline)
 {
-    while (pipeline->ready.count > 0) {
-        struct zc_chunk *const chunk = &pipeline->chunks[pipeline->ready.items[pipeline->ready.first]];
-        while (chunk->reads_posted < chunk->reads) {
-            struct zc_lane *const lane = free_lane(pipeline);
-            if (!lane)
-                return;
-            append_read(pipeline, lane, chunk);
-        }
-        zc_ring_pop(&pipeline->ready);
+    if (pipeline->posted == 0)
+        pipeline->watch.since_ns = 0;
+    while (!zc_ring_empty(&pipeline->ready) && pipeline->posted < pipeline->slot_count) {
+        struct zc_chunk *const chunk = &pipeline->chunks[zc_ring_first(&pipeline->ready)];
+        append_read(pipeline, free_lane(pipeline), chunk);
+        if (chunk->reads_posted == chunk->reads)
+            zc_ring_pop(&pipeline->ready);
     }
 }
 
 static int ring_doorbell(struct zc_pipeline *pipeline, struct zc_lane *lane)
 {
     struct ibv_send_wr *const list = lane->first;
-    lane->first = lane->last = NULL;
-    const uint64_t begin_ns = zc_pipeline_tracing(pipeline) ? zc_now_ns() : 0;
-    const int rc = zc_sender_post(&lane->sender, list, NULL, NULL);
+    *lane->tail = NULL;
+    lane->tail = &lane->first;
+    const int rc = zc_pipeline_tracing(pipeline) ? zc_traced_post(pipeline, &lane->sender, list)
+                                                 : zc_sender_post(&lane->sender, list, NULL, NULL);
     if (rc < 0)     /* slots are counted, so this is never a queue that happens to be full */
         return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, rc, "posting a READ was refused: %s", strerror(-rc));
-    if (begin_ns)
-        zc_trace_posted(pipeline, list, begin_ns);
     return 0;
 }
 
 int zc_pipeline_post(struct zc_pipeline *pipeline)
 {
-    for (uint32_t i = 0; i < pipeline->lane_count; i++)
-        if (pipeline->lanes[i].first) {
-            const int rc = ring_doorbell(pipeline, &pipeline->lanes[i]);
-            if (rc < 0)
-                return rc;
-        }
+    append(pipeline);
+    struct zc_lane *lane = pipeline->lanes;
+    do {
+        const int rc = lane->tail != &lane->first ? ring_doorbell(pipeline, lane) : 0;
+        if (rc < 0)
+            return rc;
+    } while ((lane = lane->next) != pipeline->lanes);
     zc_lap(pipeline, ZC_STAGE_POST);
     return 0;
 }
@@ -216,7 +201,7 @@ static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
     if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk || pipeline->chunks[index].state != ZC_CHUNK_POSTED)
         return wc->wr_id == ZC_CONTROL_WR_ID ? 0 /* an ALIVE of the set-up */ : zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
     struct zc_chunk *const chunk = &pipeline->chunks[index];
-    zc_slots_give(&pipeline->lanes[zc_pipeline_read(pipeline, index, number)->lane].slots, 1);
+    zc_slots_give(&chunk->wrs[number].lane->slots, 1);
     pipeline->posted--;
     if (++chunk->reads_landed < chunk->reads)
         return 0;
@@ -229,12 +214,13 @@ static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
     return 0;
 }
 
-int zc_pipeline_collect(struct zc_pipeline *pipeline)
+int zc_pipeline_fail_cancelled(struct zc_pipeline *pipeline)
 {
-    if (zc_pipeline_cancelled(pipeline))
-        return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
-    if (pipeline->posted == 0)
-        return 0;
+    return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
+}
+
+int zc_pipeline_poll(struct zc_pipeline *pipeline)
+{
     const int count = zc_completion_poll(pipeline->params.completion, ZC_POLL_BATCH, pipeline->wcs);
     if (count < 0)
         return zc_pipeline_fail(pipeline, ZC_ERR_DEVICE, count, "polling the completion queue failed: %s", strerror(-count));
@@ -250,30 +236,9 @@ int zc_pipeline_collect(struct zc_pipeline *pipeline)
 
 /* --- finishing ------------------------------------------------------------------------------------------------- */
 
-int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+void zc_pipeline_done(struct zc_pipeline *pipeline, struct zc_request *request)
 {
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    zc_lap(pipeline, ZC_STAGE_POST);
-    const int rc = zc_pipeline_after(pipeline, chunk);
-    zc_lap(pipeline, ZC_STAGE_AFTER);
-    if (rc < 0)
-        return rc;
-    /* The clock is read once a request: its other chunks were finished before, by the same thread. */
-    chunk->finished_ns = chunk->request->finishing == 1 && (chunk->request->copies || memory->deregisters) ? zc_now_ns() : 0;
-    zc_pipeline_retire(pipeline, chunk);
-    return 0;
-}
-
-void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
-{
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
-    struct zc_request *const request = chunk->request;
-    chunk->state = ZC_CHUNK_IDLE;
-    pipeline->free_chunks[pipeline->free_count++] = chunk->index;
-    if (chunk->finished_ns > request->finished_ns)
-        request->finished_ns = chunk->finished_ns;
-    if (--request->finishing > 0)
-        return;
+    const struct zc_memory_ops *const memory = pipeline->ops;
     /* One time serves both, unless something was left to do after the bytes were there. */
     if (request->copies)
         request->available_ns = request->finished_ns;
@@ -286,7 +251,7 @@ void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 int zc_pipeline_take_done(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max)
 {
     uint32_t count = 0;
-    while (count < max && pipeline->done.count > 0)
+    while (count < max && !zc_ring_empty(&pipeline->done))
         done[count++] = &pipeline->requests[zc_ring_pop(&pipeline->done)];
     return (int)count;
 }

@@ -87,7 +87,7 @@ int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_w
     const uint32_t index = zc_wr_chunk(wc->wr_id), number = zc_wr_number(wc->wr_id);
     if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk)
         return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ of ours: %s (%s)", text, name);
-    const struct zc_read *const read = zc_pipeline_read(pipeline, index, number);
+    const struct zc_read *const read = &pipeline->chunks[index].wrs[number];
     return zc_pipeline_fail(pipeline, kind_of(wc->status), -EIO, "READ of %" PRIu32 " bytes at offset %" PRIu64 " failed%s: %s (%s)",
                             read->sge.length, read->wr.wr.rdma.remote_addr - pipeline->remote.address,
                             kind_of(wc->status) == ZC_ERR_PEER ? " at the peer" : "", text, name);

@@ -23,7 +23,7 @@ static uint64_t round_up_division(uint64_t a, uint64_t b)
 /* Which requests are copied, and what those of the full size go through. */
 static void plan_stages(struct zc_pipeline *pipeline)
 {
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    const struct zc_memory_ops *const memory = pipeline->ops;
     if (memory->copies_below)
         pipeline->copy_below_bytes = memory->copies_below(pipeline);
     else
@@ -37,11 +37,11 @@ static void plan_stages(struct zc_pipeline *pipeline)
 static void plan_chunks(struct zc_pipeline *pipeline)
 {
     const struct zc_run_options *const options = pipeline->params.options;
-    const bool whole = pipeline->strategy->info->chunking == ZC_CHUNK_WHOLE;
+    pipeline->whole = pipeline->strategy->info->chunking == ZC_CHUNK_WHOLE;
     pipeline->max_read_bytes = min_u64(zc_connection_max_read_bytes(pipeline->params.connection), INT32_MAX);
     const uint64_t most = min_u64(pipeline->max_read_bytes, options->size_bytes);
     pipeline->copy_chunk_bytes = min_u64(options->mr_size_bytes, most);
-    pipeline->direct_chunk_bytes = whole ? options->size_bytes : min_u64(options->chunk_size_bytes, most);
+    pipeline->direct_chunk_bytes = pipeline->whole ? options->size_bytes : min_u64(options->chunk_size_bytes, most);
 }
 
 static uint64_t chunk_bytes(const struct zc_pipeline *pipeline)
@@ -63,7 +63,7 @@ static uint64_t count_chunks(const struct zc_pipeline *pipeline)
 static int plan(struct zc_pipeline *pipeline, struct zc_error *err)
 {
     const struct zc_pipeline_params *const params = &pipeline->params;
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    const struct zc_memory_ops *const memory = pipeline->ops;
     plan_stages(pipeline);
     plan_chunks(pipeline);
     const uint64_t chunks = count_chunks(pipeline);
@@ -92,29 +92,37 @@ static int create_lanes(struct zc_pipeline *pipeline, struct zc_error *err)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for %" PRIu32 " QPs", pipeline->lane_count);
     /* No more READs than the responder keeps resources for: what is beyond them would wait in the send queue, in an order that
      * --qps could not spread any more. Slots are never more than were asked for, whatever the provider rounded up to. */
+    pipeline->next_lane = pipeline->lanes;
     const uint32_t outstanding = zc_connection_outstanding_reads(connection);
     const uint32_t slots = pipeline->params.send_slots;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         pipeline->lanes[i].sender = *zc_connection_sender(connection, i);
         pipeline->lanes[i].rkey = zc_connection_rkey(connection, i);
         pipeline->lanes[i].slots.capacity = outstanding < slots ? outstanding : slots;
+        pipeline->lanes[i].tail = &pipeline->lanes[i].first;
+        pipeline->lanes[i].next = &pipeline->lanes[(i + 1) % pipeline->lane_count];
     }
     return 0;
 }
 
 static int create_ring(struct zc_ring *ring, uint32_t capacity)
 {
-    ring->items = calloc(capacity, sizeof *ring->items);
-    ring->capacity = capacity;
+    uint32_t room = 1;
+    while (room < capacity)
+        room *= 2;
+    ring->items = calloc(room, sizeof *ring->items);
+    ring->mask = room - 1;
     return ring->items ? 0 : -ENOMEM;
 }
 
 static void build_chunk(struct zc_pipeline *pipeline, uint32_t index)
 {
-    pipeline->chunks[index].index = index;
+    struct zc_chunk *const chunk = &pipeline->chunks[index];
+    chunk->index = index;
+    chunk->wrs = &pipeline->reads[(size_t)index * pipeline->reads_per_chunk];
     pipeline->free_chunks[index] = pipeline->chunk_count - 1 - index;   /* record 0 on top */
     for (uint32_t i = 0; i < pipeline->reads_per_chunk; i++) {
-        struct zc_read *const read = &pipeline->reads[(size_t)index * pipeline->reads_per_chunk + i];
+        struct zc_read *const read = &chunk->wrs[i];
         zc_wr_read(&read->wr, zc_wr_id(index, i), &read->sge, 1, 0, 0, IBV_SEND_SIGNALED);
     }
 }
@@ -146,7 +154,7 @@ static int create_parts(struct zc_pipeline *pipeline, struct zc_error *err)
     if (rc == 0)
         rc = create_arrays(pipeline, err);
     if (rc == 0)
-        rc = pipeline->strategy->memory->setup(pipeline, err);
+        rc = pipeline->ops->setup(pipeline, err);
     if (rc == 0 && execution->setup)
         rc = execution->setup(pipeline, err);
     return rc;
@@ -158,6 +166,7 @@ int zc_pipeline_create(const struct zc_pipeline_params *params, struct zc_pipeli
     if (!made)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "no memory for a pipeline");
     made->strategy = params->strategy;
+    made->ops = params->strategy->memory;
     made->params = *params;
     if (made->params.stuck_ns == 0)
         made->params.stuck_ns = UINT64_C(10000000000);
@@ -180,7 +189,7 @@ void zc_pipeline_destroy(struct zc_pipeline *pipeline)
         return;
     if (pipeline->strategy->execution->teardown)
         pipeline->strategy->execution->teardown(pipeline);
-    pipeline->strategy->memory->teardown(pipeline);
+    pipeline->ops->teardown(pipeline);
     pthread_mutex_destroy(&pipeline->error_lock);
     free(pipeline->done.items);
     free(pipeline->landed.items);
@@ -252,7 +261,7 @@ struct zc_stages zc_pipeline_stages(const struct zc_pipeline *pipeline)
 
 int zc_pipeline_forget(struct zc_pipeline *pipeline, void *address, uint64_t length_bytes)
 {
-    const struct zc_memory_ops *const memory = pipeline->strategy->memory;
+    const struct zc_memory_ops *const memory = pipeline->ops;
     return memory->forget ? memory->forget(pipeline, address, length_bytes) : 0;
 }
 
@@ -296,6 +305,6 @@ void zc_pipeline_use(struct zc_pipeline *pipeline, bool cpu, struct zc_pipeline_
     };
     if (pipeline->strategy->execution->use)
         pipeline->strategy->execution->use(pipeline, cpu, use);
-    if (pipeline->strategy->memory->use)
-        pipeline->strategy->memory->use(pipeline, use);
+    if (pipeline->ops->use)
+        pipeline->ops->use(pipeline, use);
 }

@@ -17,6 +17,7 @@
 
 struct zc_pipeline;
 struct zc_pipeline_use;
+struct zc_read;         /* the pipeline's own */
 struct zc_terms;        /* result.h */
 struct zc_trace;
 
@@ -42,8 +43,7 @@ struct zc_request {
     uint64_t number;            /* counted from 0 in the order of submission */
     bool copies;                /* it goes through staging memory */
     struct zc_piece whole;      /* the one piece of a request that came without any */
-    const struct zc_piece *list;    /* all of its pieces */
-    uint32_t cut_piece;         /* the first of them that is not handed out to the end, */
+    const struct zc_piece *cut_piece;   /* the first of its pieces that is not handed out to the end, */
     uint64_t cut_piece_bytes;   /* and how far it is */
     uint64_t cut_bytes;         /* handed out to chunks so far, of */
     uint64_t all_bytes;
@@ -67,13 +67,14 @@ struct zc_chunk {
     enum zc_chunk_state state;  /* written by the pipeline's owner only */
     uint32_t index;             /* of this record: also the staging slot that goes with it */
     uint32_t reads, reads_posted, reads_landed; /* one READ, more where one cannot carry it */
+    uint32_t number;            /* in its request */
     uint64_t length_bytes;
     uint64_t remote_offset;     /* in the peer's region */
-    uint32_t number;            /* in its request */
     const struct zc_piece *piece;   /* its place in the user's memory: it may span several pieces if it is copied, */
     uint64_t piece_bytes;       /* and begins so far into the first */
     uint8_t *user;              /* the address of that place */
     struct zc_request *request;
+    struct zc_read *wrs;        /* of this record, one a READ */
     /* Set by before(). */
     uint8_t *local;             /* where its bytes land */
     uint32_t lkey;

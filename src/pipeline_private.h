@@ -22,39 +22,33 @@ static inline uint64_t zc_wr_id(uint32_t chunk, uint32_t number) { return (uint6
 static inline uint32_t zc_wr_chunk(uint64_t wr_id) { return (uint32_t)wr_id; }
 static inline uint32_t zc_wr_number(uint64_t wr_id) { return (uint32_t)(wr_id >> 32); }
 
-/* Indices in arrival order; never holds more than `capacity`, so a push cannot fail. */
+/* Indices in arrival order; never holds more than it has room for, mask + 1, a power of two: a push cannot fail. */
 struct zc_ring {
     uint32_t *items;
-    uint32_t capacity, first, count;
+    uint32_t mask, first, end;      /* first and end count on for ever */
 };
-static inline void zc_ring_push(struct zc_ring *ring, uint32_t item)
-{
-    uint32_t at = ring->first + ring->count++;
-    ring->items[at < ring->capacity ? at : at - ring->capacity] = item;
-}
-static inline uint32_t zc_ring_pop(struct zc_ring *ring)
-{
-    const uint32_t item = ring->items[ring->first];
-    ring->first = ring->first + 1 < ring->capacity ? ring->first + 1 : 0;
-    ring->count--;
-    return item;
-}
+static inline uint32_t zc_ring_count(const struct zc_ring *ring) { return ring->end - ring->first; }
+static inline bool zc_ring_empty(const struct zc_ring *ring) { return ring->first == ring->end; }
+static inline uint32_t zc_ring_first(const struct zc_ring *ring) { return ring->items[ring->first & ring->mask]; }
+static inline void zc_ring_push(struct zc_ring *ring, uint32_t item) { ring->items[ring->end++ & ring->mask] = item; }
+static inline uint32_t zc_ring_pop(struct zc_ring *ring) { return ring->items[ring->first++ & ring->mask]; }
 
 static inline uint32_t zc_hands_count(const struct zc_hands *hands) { return hands->before + hands->after; }
 
-/* A QP, the rkey that it reads with, the slots of it that are taken, and what will go out with its next doorbell. */
+/* A QP, the rkey that it reads with, the slots of it that are taken, and the list that will go out with its next doorbell. */
 struct zc_lane {
     struct zc_sender sender;
     uint32_t rkey;
     struct zc_slots slots;
-    struct ibv_send_wr *first, *last;
+    struct ibv_send_wr *first, **tail;  /* where the next entry is to be linked: first itself, while there is none */
+    struct zc_lane *next;       /* in turn; the last one's is the first */
 };
 
 /* A READ, prebuilt: what changes is filled in when it is posted. */
 struct zc_read {
     struct ibv_send_wr wr;
     struct ibv_sge sge;
-    uint32_t lane;              /* the QP that it went to */
+    struct zc_lane *lane;       /* the QP that it went to */
 };
 
 /* Consecutive clock readings of the owner, each charged to one stage: together they are its whole time. `on` changes between
@@ -72,12 +66,14 @@ struct zc_watch {
 
 struct zc_pipeline {
     const struct zc_strategy *strategy;
+    const struct zc_memory_ops *ops;    /* the strategy's memory */
     struct zc_pipeline_params params;
     struct zc_remote remote;
     enum zc_wait wait;                  /* in force */
     bool always_sleeps;                 /* whatever --wait says: an event loop, or fewer cores than busy threads */
     uint64_t copy_below_bytes;          /* requests of fewer bytes are copied */
     bool copies, registers, deregisters;    /* what requests of the full size do */
+    bool whole;                         /* a request is one chunk */
     uint64_t copy_chunk_bytes, direct_chunk_bytes;  /* of a chunk at most, in requests that are copied and in others */
     uint64_t max_read_bytes;            /* of one READ */
     uint32_t chunks_per_request;        /* of the full size */
@@ -98,8 +94,9 @@ struct zc_pipeline {
     uint64_t staging_huge_bytes;        /* of the staging memory's pages; set by its setup() */
 
     struct zc_lane *lanes;              /* one a QP */
-    uint32_t lane_count, next_lane;
-    uint64_t slot_count;                /* of all lanes */
+    uint32_t lane_count;
+    struct zc_lane *next_lane;          /* whose turn it is */
+    uint32_t slot_count;                /* of all lanes */
     struct ibv_wc wcs[ZC_POLL_BATCH];
 
     struct zc_watch watch;
@@ -121,24 +118,20 @@ static inline uint64_t zc_pipeline_allocations(const struct zc_pipeline *pipelin
 }
 static inline void zc_pipeline_count_registering(struct zc_pipeline *pipeline, uint64_t before)
 {
+    if (!pipeline->params.thread_allocations)
+        return;
     const uint64_t made = zc_pipeline_allocations(pipeline) - before;
     if (made)
         atomic_fetch_add_explicit(&pipeline->registering_allocations, made, memory_order_relaxed);
 }
 
-static inline struct zc_read *zc_pipeline_read(struct zc_pipeline *pipeline, uint32_t chunk, uint32_t number)
-{
-    return &pipeline->reads[(size_t)chunk * pipeline->reads_per_chunk + number];
-}
-
+void zc_lap_ends(struct zc_laps *laps, enum zc_stage stage);    /* slow path of the next (tracing.c) */
 static inline void zc_lap(struct zc_pipeline *pipeline, enum zc_stage stage)
 {
     struct zc_laps *const laps = &pipeline->laps;
     if (!laps->on)
         return;
-    const uint64_t now = zc_now_ns();
-    laps->stage_ns[stage] += now - laps->last_ns;
-    laps->last_ns = now;
+    zc_lap_ends(laps, stage);
 }
 
 /* After waiting. Without a READ in flight the time belongs to the threads that were waited for, who measure it themselves. */
@@ -156,23 +149,25 @@ static inline bool zc_pipeline_tracing(const struct zc_pipeline *pipeline)
 }
 
 /* Slow paths of the functions below (tracing.c). */
+int zc_timed_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk);      /* the owner's: laps around zc_pipeline_before() */
+int zc_timed_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 int zc_traced_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 int zc_traced_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 void zc_trace_request(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_request *request);
 void zc_trace_chunk(struct zc_pipeline *pipeline, enum zc_trace_stage stage, const struct zc_chunk *chunk, uint64_t begin_ns,
                     uint64_t end_ns);
-/* POSTED for each chunk whose first READ is in the list that went out since begin_ns. */
-void zc_trace_posted(struct zc_pipeline *pipeline, const struct ibv_send_wr *list, uint64_t begin_ns);
+/* zc_sender_post(), and POSTED for each chunk whose first READ is in the list. */
+int zc_traced_post(struct zc_pipeline *pipeline, const struct zc_sender *sender, struct ibv_send_wr *list);
 
 /* The memory's before() and after(), by whoever has the chunk. */
 static inline int zc_pipeline_before(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
-    return zc_pipeline_tracing(pipeline) ? zc_traced_before(pipeline, chunk) : pipeline->strategy->memory->before(pipeline, chunk);
+    return zc_pipeline_tracing(pipeline) ? zc_traced_before(pipeline, chunk) : pipeline->ops->before(pipeline, chunk);
 }
 
 static inline int zc_pipeline_after(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
-    return zc_pipeline_tracing(pipeline) ? zc_traced_after(pipeline, chunk) : pipeline->strategy->memory->after(pipeline, chunk);
+    return zc_pipeline_tracing(pipeline) ? zc_traced_after(pipeline, chunk) : pipeline->ops->after(pipeline, chunk);
 }
 
 static inline int zc_pipeline_mr_access(const struct zc_pipeline *pipeline)
@@ -193,33 +188,68 @@ struct zc_chunk *zc_pipeline_next_cut(struct zc_pipeline *pipeline);
 bool zc_pipeline_ask_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 static inline bool zc_pipeline_prepare_ready(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
-    return pipeline->strategy->memory->ready && zc_pipeline_ask_ready(pipeline, chunk);
+    return pipeline->ops->ready && zc_pipeline_ask_ready(pipeline, chunk);
 }
-/* before() by the owner itself; the chunk is READY. */
-int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
 /* before() has been carried out; the chunk is READY and waits for a slot. */
 static inline void zc_pipeline_prepared(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
 {
     chunk->state = ZC_CHUNK_READY;
     zc_ring_push(&pipeline->ready, chunk->index);
 }
-/* Take slots for the READs of READY chunks, in their order, as long as there are any; they go out with the next doorbell. */
-void zc_pipeline_append(struct zc_pipeline *pipeline);
-/* Ring for what has been appended: one linked list and one doorbell a QP. */
+/* before() by the owner itself; the chunk is READY. */
+static inline int zc_pipeline_prepare(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const int rc = pipeline->laps.on ? zc_timed_before(pipeline, chunk) : zc_pipeline_before(pipeline, chunk);
+    if (rc == 0)
+        zc_pipeline_prepared(pipeline, chunk);
+    return rc;
+}
+/* Post the READs of READY chunks, in their order, as long as there are slots: one linked list and one doorbell a QP. */
 int zc_pipeline_post(struct zc_pipeline *pipeline);
+/* Is there a slot for one chunk more, or is none waiting for one? */
+static inline bool zc_pipeline_wants_chunks(const struct zc_pipeline *pipeline)
+{
+    return zc_ring_count(&pipeline->ready) <= pipeline->slot_count - pipeline->posted;
+}
+int zc_pipeline_fail_cancelled(struct zc_pipeline *pipeline);
+int zc_pipeline_poll(struct zc_pipeline *pipeline);     /* with READs in flight */
 /* Poll once: how many READs completed. Never blocks; -ECANCELED if the run was cancelled. */
-int zc_pipeline_collect(struct zc_pipeline *pipeline);
+static inline int zc_pipeline_collect(struct zc_pipeline *pipeline)
+{
+    if (zc_pipeline_cancelled(pipeline))
+        return zc_pipeline_fail_cancelled(pipeline);
+    return pipeline->posted > 0 ? zc_pipeline_poll(pipeline) : 0;
+}
 /* Poll or sleep, as the run's wait says, until a READ has completed or a thread has handed something back: 0. */
 int zc_pipeline_wait(struct zc_pipeline *pipeline);
 /* The oldest landed chunk, or NULL. Whoever gets it carries out after(). */
 static inline struct zc_chunk *zc_pipeline_next_landed(struct zc_pipeline *pipeline)
 {
-    return pipeline->landed.count > 0 ? &pipeline->chunks[zc_ring_pop(&pipeline->landed)] : NULL;
+    return zc_ring_empty(&pipeline->landed) ? NULL : &pipeline->chunks[zc_ring_pop(&pipeline->landed)];
 }
-/* after() by the owner itself, and retire. */
-int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+void zc_pipeline_done(struct zc_pipeline *pipeline, struct zc_request *request);    /* its last chunk has been retired */
 /* after() has been carried out, at chunk->finished_ns: the record is free, and with its last chunk the request is done. */
-void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk);
+static inline void zc_pipeline_retire(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    struct zc_request *const request = chunk->request;
+    chunk->state = ZC_CHUNK_IDLE;
+    pipeline->free_chunks[pipeline->free_count++] = chunk->index;
+    if (chunk->finished_ns > request->finished_ns)
+        request->finished_ns = chunk->finished_ns;
+    if (--request->finishing == 0)
+        zc_pipeline_done(pipeline, request);
+}
+/* after() by the owner itself, and retire. The clock is read once a request: its other chunks were finished before, by this thread. */
+static inline int zc_pipeline_finish(struct zc_pipeline *pipeline, struct zc_chunk *chunk)
+{
+    const int rc = pipeline->laps.on ? zc_timed_after(pipeline, chunk) : zc_pipeline_after(pipeline, chunk);
+    if (rc < 0)
+        return rc;
+    const bool timed = chunk->request->finishing == 1 && (chunk->request->copies || pipeline->ops->deregisters);
+    chunk->finished_ns = timed ? zc_now_ns() : 0;
+    zc_pipeline_retire(pipeline, chunk);
+    return 0;
+}
 /* Reap what is done: how many. */
 int zc_pipeline_take_done(struct zc_pipeline *pipeline, struct zc_request **done, uint32_t max);
 

@@ -16,7 +16,7 @@ int zc_pipeline_look_around(struct zc_pipeline *pipeline)
     struct zc_watch *const watch = &pipeline->watch;
     const struct zc_pipeline_params *const params = &pipeline->params;
     if (zc_pipeline_cancelled(pipeline))
-        return zc_pipeline_fail(pipeline, ZC_ERR_CANCELLED, -ECANCELED, "cancelled");
+        return zc_pipeline_fail_cancelled(pipeline);
     const uint64_t now = zc_now_ns();
     if (watch->since_ns == 0)
         *watch = (struct zc_watch){.since_ns = now, .next_check_ns = now + CHECK_INTERVAL_NS};

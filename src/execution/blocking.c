@@ -4,7 +4,7 @@
 /* Whole requests are done strictly one after the other, and so are the pieces of them that are registered by themselves. */
 static bool may_start(const struct zc_pipeline *pipeline)
 {
-    return pipeline->strategy->info->chunking != ZC_CHUNK_WHOLE || pipeline->free_count == pipeline->chunk_count;
+    return !pipeline->whole || pipeline->free_count == pipeline->chunk_count;
 }
 
 /* Prepare and post as many chunks as records and slots allow, and one beyond the slots: a registration ahead is done when its slot
@@ -13,20 +13,21 @@ static int fill(struct zc_pipeline *pipeline)
 {
     const bool slow = pipeline->registers;
     struct zc_chunk *chunk;
-    if (pipeline->cutting.count == 0 && pipeline->ready.count == 0)
-        return 0;
-    zc_pipeline_append(pipeline);
-    while (pipeline->ready.count == 0 && pipeline->cutting.count > 0 && may_start(pipeline) && (chunk = zc_pipeline_next_cut(pipeline))) {
-        if (!zc_pipeline_prepare_ready(pipeline, chunk)) {
-            int rc = slow ? zc_pipeline_post(pipeline) : 0;
-            if (rc == 0)
-                rc = zc_pipeline_prepare(pipeline, chunk);
-            if (rc < 0)
-                return rc;
-        }
-        zc_pipeline_append(pipeline);
+    while (zc_pipeline_wants_chunks(pipeline) && may_start(pipeline) && (chunk = zc_pipeline_next_cut(pipeline))) {
+        if (zc_pipeline_prepare_ready(pipeline, chunk))
+            continue;
+        int rc = slow ? zc_pipeline_post(pipeline) : 0;
+        if (rc == 0)
+            rc = zc_pipeline_prepare(pipeline, chunk);
+        if (rc < 0)
+            return rc;
     }
     return zc_pipeline_post(pipeline);
+}
+
+static bool nothing_to_post(const struct zc_pipeline *pipeline)
+{
+    return zc_ring_empty(&pipeline->cutting) && zc_ring_empty(&pipeline->ready);
 }
 
 static int blocking_submit(struct zc_pipeline *pipeline, struct zc_request *request)
@@ -41,7 +42,7 @@ static int blocking_reap(struct zc_pipeline *pipeline, struct zc_request **done,
 {
     for (;;) {
         int rc = zc_pipeline_collect(pipeline);
-        if (rc >= 0)
+        if (rc >= 0 && !nothing_to_post(pipeline))
             rc = fill(pipeline);
         if (rc < 0)
             return rc;
@@ -49,7 +50,7 @@ static int blocking_reap(struct zc_pipeline *pipeline, struct zc_request **done,
         rc = chunk ? zc_pipeline_finish(pipeline, chunk) : zc_pipeline_wait(pipeline);
         if (rc < 0)
             return rc;
-        if (pipeline->done.count > 0)
+        if (!zc_ring_empty(&pipeline->done))
             return zc_pipeline_take_done(pipeline, done, max);
     }
 }

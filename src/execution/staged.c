@@ -48,12 +48,9 @@ static int start_chunks(struct zc_pipeline *pipeline)
 {
     struct zc_staged *const staged = pipeline->execution;
     struct zc_chunk *chunk;
-    zc_pipeline_append(pipeline);
-    while ((staged->before || pipeline->ready.count == 0) && (chunk = zc_pipeline_next_cut(pipeline))) {
-        if (zc_pipeline_prepare_ready(pipeline, chunk)) {
-            zc_pipeline_append(pipeline);
+    while ((staged->before || zc_pipeline_wants_chunks(pipeline)) && (chunk = zc_pipeline_next_cut(pipeline))) {
+        if (zc_pipeline_prepare_ready(pipeline, chunk))
             continue;
-        }
         if (staged->before) {
             zc_workers_give(staged->before, chunk->index);
             continue;
@@ -61,7 +58,6 @@ static int start_chunks(struct zc_pipeline *pipeline)
         const int rc = zc_pipeline_prepare(pipeline, chunk);
         if (rc < 0)
             return rc;
-        zc_pipeline_append(pipeline);
     }
     return zc_pipeline_post(pipeline);
 }
@@ -115,7 +111,7 @@ int zc_staged_reap(struct zc_pipeline *pipeline, struct zc_request **done, uint3
 {
     for (;;) {
         int rc = advance(pipeline);
-        if (rc >= 0 && pipeline->done.count > 0)
+        if (rc >= 0 && !zc_ring_empty(&pipeline->done))
             return zc_pipeline_take_done(pipeline, done, max);
         if (rc == 0)
             rc = wait(pipeline);

@@ -9,7 +9,7 @@
  * waiting for it. */
 static uint64_t registered_slots(const struct zc_pipeline *pipeline)
 {
-    return pipeline->slot_count + 1 + 2 * zc_hands_count(&pipeline->hands);
+    return UINT64_C(1) + pipeline->slot_count + 2 * zc_hands_count(&pipeline->hands);
 }
 
 static int registered_setup(struct zc_pipeline *pipeline, struct zc_error *err)

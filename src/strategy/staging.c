@@ -23,7 +23,7 @@ static uint64_t staging_slots(const struct zc_pipeline *pipeline)
     if (pipeline->params.options->mr_count > 0)
         return pipeline->params.options->mr_count;
     /* One beyond what may be in flight is the one being copied; a copying thread has one in hand and one waiting. */
-    const uint64_t most = pipeline->slot_count + 1 + 2 * zc_hands_count(&pipeline->hands);
+    const uint64_t most = UINT64_C(1) + pipeline->slot_count + 2 * zc_hands_count(&pipeline->hands);
     uint64_t slots = USEFUL_BYTES / pipeline->copy_chunk_bytes;
     if (slots < MIN_SLOTS)
         slots = MIN_SLOTS;
