@@ -2,11 +2,13 @@
 
 import json
 import os
+import pathlib
+import re
 
 import pytest
 
 from conftest import finish
-from harness import LAB, SHORT, Daemon, wait_until
+from harness import LAB, SHORT, SOFT, Daemon, wait_until
 
 # Size, requests in flight, QPs, pieces, alignment. The products: tests/unit/src/test_rdma_strategies.c and test_strategies.c.
 CASES = ((64 * 1024 + 1, 2, 4, 3, 1),) if LAB else ((1, 1, 1, 1, 0), (4096, 64, 1, 5, 1), (64 * 1024 + 1, 2, 4, 3, 0),
@@ -222,3 +224,41 @@ def test_nothing_is_left(daemon, start, strategy):
     assert document["state"] == "failed" and document["error"]["kind"] == "peer", document["error"]
     daemon.wait_objects(before)
     wait_until(lambda: all(now <= then for now, then in zip(held(daemon), idle)), "its threads and descriptors are gone")
+
+
+def locked_kib(daemon):
+    status = pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()
+    return int(re.search(r"^VmLck:\s+(\d+) kB$", status, re.M)[1])
+
+
+FAULTS = (("ENOMEM", "Cannot allocate memory|RLIMIT_MEMLOCK is "), ("EFAULT", "Bad address"), ("EIO", "Input/output error"))
+
+
+@pytest.mark.skipif(not SOFT, reason="scripted faults belong to the software device")
+def test_a_registration_fails_in_the_middle(start):
+    """The run ends with the reason and the number of registrations that it held, lets go of them, and the next one works. Where one thread
+    registers, it is known which run meets which fault; several may do some more registrations, and meet a later one."""
+    registering = [name for name, (memory, _) in STRATEGIES.items() if memory in ("register", "cached", "hybrid")]
+    registering.sort(key=lambda name: name.endswith(("_non_blocking", "_async")))
+    script = ",".join(f"reg:{120 * (i + 1)}={FAULTS[i % 3][0]}" for i in range(32))
+    peer, daemon = start(region="1M"), start(region="1M", ZCSOFT_FAULTS=script)     # the peer's own registrations are not counted
+    before, idle = daemon.objects(), locked_kib(daemon)
+    for i, strategy in enumerate(registering):
+        one = not strategy.endswith(("_non_blocking", "_async"))
+        options = () if strategy.startswith("naive_") else ("--chunk-size", "4K")
+        options += ("--threshold", "4K") if strategy.startswith("hybrid_") else ()
+        done = daemon.zcctl("--json", "run", "--strategy", strategy, "--peer", peer.address, "--size", "64K", "--warmup", "0",
+                            "--measure", "60", "--footprint", "4M", "--memory-max", "64M", "--skip-validation", *options, status=1)
+        document = json.loads(done.stdout)
+        assert document["state"] == "failed" and document["error"]["kind"] in ("memlock", "resource", "device"), document["error"]
+        reasons = FAULTS[i % 3][1] if one else "|".join(words for _, words in FAULTS)
+        count = re.match(rf"cannot register .*(?:{reasons}).*; this run held (\d+) registrations$", document["error"]["message"])
+        assert count, document["error"]
+        if strategy.startswith("cached_"):          # it has let go of none so far
+            assert int(count[1]) > (100 if one else 0), document["error"]
+        elif one:
+            assert int(count[1]) <= (0 if strategy.startswith("naive_") else 16), document["error"]
+        daemon.wait_objects(before)
+        wait_until(lambda: locked_kib(daemon) <= idle, "what was registered is unlocked")
+        if i == 0:
+            assert daemon.run(*SHORT, "--skip-latency", peer=peer.address)["state"] == "done"
