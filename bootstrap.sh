@@ -250,6 +250,9 @@ case ${1-help} in
     build release zcrdmad zcctl zcsoft
     demo sweep --peer self --size 4K..4M --budget 1m --operations-max 16 --footprint 64M --strategy \
       copy_blocking,copy_non_blocking,naive_blocking,naive_non_blocking,pipeline_blocking,pipeline_non_blocking,ideal_non_blocking
+    newest=$(find build/demo/results -name '*-sweep-*.json' | sort | tail -n 1)
+    say "for another goal: build/release/ctl/zcctl recommend $newest --goal latency"
+    say "as a page with plots (gnuplot-nox): build/release/ctl/zcctl report $newest -o sweep.html"
     ;;
   test)
     if [ "$(uname -m)" = x86_64 ]; then need build test lab; else need build test; fi

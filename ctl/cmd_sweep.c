@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "command.h"
+#include "documents.h"
 #include "follow.h"
-#include "sweep.h"
+#include "recommend.h"
+#include "sweep_json.h"
 
 enum { ROWS_MAX = 72 };
 
@@ -97,6 +99,33 @@ int cmd_sweep(struct context *context, const struct command *command, int argc, 
     return follow_start(context, "sweep.start", params, detach);
 }
 
+/* A file is read here: its daemon may be elsewhere, or gone. */
+static int recommend_file(struct context *context, const char *path, const char *goal_text, const char *size_text)
+{
+    json_t *documents = json_array(), *answer;
+    int status = documents_load(context, path, documents);
+    struct zc_recommendation recommendation;
+    struct zc_sweep sweep;
+    struct zc_error err;
+    enum zc_goal goal;
+    uint64_t size_bytes;
+
+    if (status == 0 && (zc_question_parse(goal_text, size_text, &goal, &size_bytes, &err) != 0 ||
+                        zc_sweep_from_json(json_array_get(documents, 0), &sweep, &err) != 0)) {
+        command_error(context, "%s", err.message);
+        status = EXIT_USAGE;
+    }
+    json_decref(documents);
+    if (status != 0)
+        return status;
+    zc_recommend(&sweep, goal, size_bytes, &recommendation);
+    zc_sweep_destroy(&sweep);
+    answer = zc_recommendation_to_json(&recommendation);
+    command_output(context)->recommendation(context->out, answer);
+    json_decref(answer);
+    return EXIT_DONE;
+}
+
 int cmd_recommend(struct context *context, const struct command *command, int argc, char **argv)
 {
     const char *goal = NULL, *size = NULL;
@@ -111,6 +140,8 @@ int cmd_recommend(struct context *context, const struct command *command, int ar
 
     if (status >= 0)
         return status;
+    if (document_is_file(args.operands[0]))
+        return recommend_file(context, args.operands[0], goal, size);
     params = json_pack("{s:s}", "id", args.operands[0]);
     if (goal != NULL)
         json_object_set_new(params, "goal", json_string(goal));

@@ -23,7 +23,9 @@ const struct command commands[] = {
     { .name = "sweep", .run = cmd_sweep, .operands = "--strategy all|NAME,... --peer HOST --size FROM..TO", .help = "compare strategies over sizes: the answer on one screen",
       .notes = "Each combination is measured several times in random order, then sizes at which the better strategy\n"
                "changes are narrowed down, all within --budget. A sweep that was interrupted is stored: --resume ID." },
-    { .name = "recommend", .run = cmd_recommend, .operands = "ID", .help = "what a sweep advises, in sentences, and the run of its best choice" },
+    { .name = "recommend", .run = cmd_recommend, .operands = "ID", .ids = "result.list",
+      .help = "what a sweep advises, in sentences, and the run of its best choice",
+      .notes = "A file of a sweep's result (with a '/' or ending in .json) works like its id, and needs no daemon." },
     { .name = "wait", .run = cmd_wait, .operands = "ID", .ids = "run.list",
       .help = "follow a run that was started with --detach to its result" },
     { .name = "runs", .run = cmd_runs, .operands = "[list | cancel ID...]", .ids = "run.list",

@@ -13,7 +13,7 @@ bool document_is_sweep(const json_t *document)
     return strcmp(text_at(document, "kind"), "sweep") == 0;
 }
 
-static bool is_file(const char *name)
+bool document_is_file(const char *name)
 {
     size_t length = strlen(name);
 
@@ -49,7 +49,7 @@ static int fetch(const struct context *context, const char *id, json_t **documen
 static int load_one(struct context *context, const char *name, json_t *documents)
 {
     json_t *document = NULL;
-    int status = is_file(name) ? load_file(context, name, &document) : fetch(context, name, &document);
+    int status = document_is_file(name) ? load_file(context, name, &document) : fetch(context, name, &document);
 
     if (status != 0)
         return status;

@@ -10,6 +10,9 @@
  * the array. 0, or an exit status with everything said. */
 int documents_load(struct context *context, const char *names, json_t *documents);
 
+/* Does the name say a file, and not an id? */
+bool document_is_file(const char *name);
+
 /* A sweep, not a run. */
 bool document_is_sweep(const json_t *document);
 

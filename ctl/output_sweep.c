@@ -4,11 +4,12 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "cells.h"
 #include "format.h"
 #include "output.h"
 #include "strategies.h"
 
-enum { WIDTH = 100, SIZES_MAX = 768 };
+enum { WIDTH = 100, SIZES_MAX = 768, LABEL = 18 };
 
 /* The best cell of a kind at a size, by throughput; NULL: none. */
 static json_t *best(const json_t *doc, double size, enum zc_memory_kind kind)
@@ -90,6 +91,15 @@ static void print_table(FILE *out, const json_t *doc)
     fprintf(out, "%9s  %-35s  %-35s %6s %s\n", "size", "best copy, GiB/s", "best zero-copy, GiB/s", "ideal", "better");
     for (size_t i = 0; i < count; i++)
         print_row(out, doc, sizes[i]);
+    fprintf(out, "%9s  better: beyond both 95 %% intervals; even: they overlap\n", "");
+}
+
+static const char *metric_words(const char *name)
+{
+    for (int m = 0; m < METRICS; m++)
+        if (strcmp(metric_infos[m].name, name) == 0)
+            return metric_infos[m].words;
+    return name;
 }
 
 static void print_crossover(FILE *out, const json_t *crossover)
@@ -99,7 +109,7 @@ static void print_crossover(FILE *out, const json_t *crossover)
     json_t *crossing;
     size_t index;
 
-    fprintf(out, "  %-14s", text_at(crossover, "metric"));
+    fprintf(out, "  %-*s", LABEL - 2, metric_words(text_at(crossover, "metric")));
     if (strcmp(kind, "none") == 0)
         fprintf(out, "no crossover in this range: %s wins\n", text_at(crossover, "winner"));
     else if (strcmp(kind, "noisy") == 0)
@@ -112,17 +122,21 @@ static void print_crossover(FILE *out, const json_t *crossover)
                 index + 1 == json_array_size(crossings) ? "\n" : "");
 }
 
+/* What the parts by themselves lead one to expect, below what was measured. */
 static void print_model(FILE *out, const json_t *doc)
 {
     const json_t *model = json_object_get(doc, "model");
     const double predicted = number_at(model, "crossover_bytes");
+    char line[480];
 
     if (!json_is_object(model))
         return;
-    fprintf(out, "  by the parts: copying %s GiB/s, registering %s + %s a page, READs %s GiB/s: they cross %s\n",
-            format_number(number_at(model, "copy_gib_per_s")).s, format_ns(1e9 * number_at(model, "register_base_s")).s,
-            format_ns(1e9 * number_at(model, "register_per_page_s")).s, format_number(number_at(model, "read_gib_per_s")).s,
-            isnan(predicted) ? "nowhere" : format_bytes(predicted).s);
+    snprintf(line, sizeof(line), "%s%s, if copying %s GiB/s, registering %s + %s a page and READs of %s GiB/s were all there is to it",
+             isnan(predicted) ? "at no size that was probed" : "at ", isnan(predicted) ? "" : format_bytes(predicted).s,
+             format_number(number_at(model, "copy_gib_per_s")).s, format_ns(1e9 * number_at(model, "register_base_s")).s,
+             format_ns(1e9 * number_at(model, "register_per_page_s")).s, format_number(number_at(model, "read_gib_per_s")).s);
+    fprintf(out, "  %-*s", LABEL - 2, "predicted");
+    print_wrapped(out, LABEL, WIDTH, line);
 }
 
 static void print_crossovers(FILE *out, const json_t *doc)
@@ -193,6 +207,4 @@ void output_sweep_text(FILE *out, json_t *doc)
     print_crossovers(out, doc);
     fprintf(out, "\nzcctl recommend %s --goal throughput (latency, cpu: likewise):\n", text_at(doc, "id"));
     output_recommendation_text(out, json_object_get(json_object_get(doc, "recommendation"), "throughput"));
-    if (json_is_string(json_object_get(doc, "notice")))
-        print_wrapped(out, 0, WIDTH, text_at(doc, "notice"));
 }

@@ -151,19 +151,11 @@ int cmd_sweep_start(struct daemon *daemon, struct call *call, const json_t *para
 
 static int question(const json_t *params, enum zc_goal *goal, uint64_t *size_bytes, struct zc_error *err)
 {
-    const char *text = zc_goal_names[ZC_GOAL_THROUGHPUT];
-    *size_bytes = 0;
-    int failed = json_object_get(params, "goal") ? cmd_text(params, "goal", &text, err) : 0;
-    int found = failed ? -1 : zc_choice_find(zc_goal_names, text);
-    if (!failed && found < 0)
-        failed = zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "goal", "goal: \"%.40s\" is not one of throughput, latency, cpu", text);
-    *goal = (enum zc_goal)found;
-    if (failed || !json_object_get(params, "size"))
-        return failed;
-    failed = cmd_text(params, "size", &text, err);
-    if (!failed && (zc_size_parse(text, size_bytes) != 0 || *size_bytes == 0))
-        failed = zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "size: \"%.40s\" is not a size (use for instance 64K)", text);
-    return failed;
+    const char *goal_text = NULL, *size_text = NULL;
+    int failed = json_object_get(params, "goal") ? cmd_text(params, "goal", &goal_text, err) : 0;
+    if (!failed && json_object_get(params, "size"))
+        failed = cmd_text(params, "size", &size_text, err);
+    return failed ? failed : zc_question_parse(goal_text, size_text, goal, size_bytes, err);
 }
 
 static int recommend(struct stored_sweep *stored, json_t **result, struct zc_error *err)

@@ -1,6 +1,7 @@
 /* See recommend.h. No figure appears here that was not measured, and no difference that the intervals do not show. */
 #include "recommend.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,8 +161,8 @@ static void say_best(struct zc_recommendation *r, const struct zc_cell *best)
         say(r, "At %s the best is %s with %s (95 %% interval %s to %s, %zu trials).", size_words(best->options.size_bytes).text, name,
             figure_words(r->metric, e->median).text, figure_words(r->metric, e->low).text, figure_words(r->metric, e->high).text, e->trials);
     else
-        say(r, "At %s the best is %s with %s (%zu trials: too few for an interval).", size_words(best->options.size_bytes).text, name,
-            figure_words(r->metric, e->median).text, e->trials);
+        say(r, "At %s the best is %s with %s (%zu trial%s: too few for an interval).", size_words(best->options.size_bytes).text, name,
+            figure_words(r->metric, e->median).text, e->trials, e->trials == 1 ? "" : "s");
 }
 
 /* Copying against registering by CPU time, or by throughput where CPU time is the goal. */
@@ -273,4 +274,17 @@ void zc_recommend(const struct zc_sweep *sweep, enum zc_goal goal, uint64_t size
     }
     if (sweep->environment.device.kind == ZC_DEVICE_SOFTWARE && sweep->environment.device.name[0])
         say(r, "These figures describe the software device and this machine's CPU, not a NIC.");
+}
+
+int zc_question_parse(const char *goal_text, const char *size_text, enum zc_goal *goal, uint64_t *size_bytes, struct zc_error *err)
+{
+    const int found = goal_text ? zc_choice_find(zc_goal_names, goal_text) : ZC_GOAL_THROUGHPUT;
+    uint64_t size = 0;
+    if (found < 0)
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "goal", "goal: \"%.40s\" is not one of throughput, latency, cpu", goal_text);
+    if (size_text && (zc_size_parse(size_text, &size) != 0 || size == 0))
+        return zc_error_set(err, ZC_ERR_INVALID, -EINVAL, "size", "size: \"%.40s\" is not a size (use for instance 64K)", size_text);
+    *goal = (enum zc_goal)found;
+    *size_bytes = size;
+    return 0;
 }

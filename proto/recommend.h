@@ -19,6 +19,9 @@ struct zc_recommendation {
     char command[ZC_COMMAND_MAX];   /* the run of the best choice at the size in question; "": nothing was measured */
 };
 
+/* Both as a user types them; NULL: not given. -EINVAL, and nothing is written. */
+int zc_question_parse(const char *goal_text, const char *size_text, enum zc_goal *goal, uint64_t *size_bytes, struct zc_error *err);
+
 /* `size_bytes`: the size in question, of which the nearest measured one is taken; 0: the one at which the goal is reached best - for
  * latency, which grows with the size, the middle one. */
 void zc_recommend(const struct zc_sweep *sweep, enum zc_goal goal, uint64_t size_bytes, struct zc_recommendation *recommendation);

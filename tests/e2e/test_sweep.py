@@ -22,7 +22,7 @@ def sweep(daemon, *options, **keywords):
     return json.loads(daemon.zcctl("--json", "sweep", *options, **keywords).stdout)
 
 
-def test_document_and_advice(daemon, check):
+def test_document_and_advice(daemon, check, folder):
     document = sweep(daemon, *QUICK, "--qps", "1,2", "--budget", "6s", "--trials", "6")
     check(document)
     assert document["state"] == "done" and document["error"] is None
@@ -40,14 +40,18 @@ def test_document_and_advice(daemon, check):
     assert row["strategy"] == "sweep" and row["size"] is None
 
     screen = daemon.zcctl("results", "show", document["id"]).stdout
-    assert "best copy" in screen and "1 MiB" in screen and "zcctl run --strategy" in screen
+    assert "best copy" in screen and "1 MiB" in screen and "zcctl run --strategy" in screen and "\n  median latency  " in screen
     assert max(map(len, screen.splitlines())) <= 100
     advice = json.loads(daemon.zcctl("--json", "recommend", document["id"], "--goal", "cpu", "--size", "64K").stdout)
     assert 2 <= len(advice["sentences"]) <= 6 and advice["metric"] == "cpu_s_per_gib"
     words = advice["command"].split()
     assert words[:2] == ["zcctl", "run"] and words[words.index("--size") + 1] == "64K"
     daemon.zcctl(*words[1:], "--warmup", "0", "--measure", "0.1")      # it is a command that works
-    assert "goal" in one_line(daemon.zcctl("recommend", document["id"], "--goal", "fame", status=2).stderr)
+    (folder / "sweep.json").write_text(json.dumps(document))
+    for name in (document["id"], folder / "sweep.json"):
+        elsewhere = () if name == document["id"] else ("--socket", "/nowhere")     # a file needs no daemon
+        assert json.loads(daemon.zcctl("--json", "recommend", name, "--goal", "cpu", "--size", "64K", *elsewhere).stdout) == advice
+        assert "goal" in one_line(daemon.zcctl("recommend", name, "--goal", "fame", *elsewhere, status=2).stderr)
 
 
 def test_sizes_beyond_the_region(start, check):
