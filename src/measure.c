@@ -165,7 +165,8 @@ static int run_set_up(struct zc_run *run)
     struct zc_terms *const terms = &result->terms;
     zc_run_enter(run, ZC_PHASE_SETUP, 0);
     run_plan(run);
-    run->trace = zc_callers_first(run->callers)->trace;
+    if (run->number > 0)    /* the first made it, and the others read it at the same time */
+        run->trace = zc_callers_first(run->callers)->trace;
     int rc = create_records(run);
     if (rc == 0)
         rc = zc_run_create_buffers(run);

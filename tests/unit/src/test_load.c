@@ -240,8 +240,6 @@ static void on_tick(void *arg, uint64_t now_ns, uint64_t bytes)
         atomic_store(&cancel, true);
 }
 
-static void on_any_tick(void *arg, uint64_t now_ns, uint64_t bytes) { (void)arg, (void)now_ns, (void)bytes; ticks++; }
-
 /* Not more often than every interval, and each byte in one of them; how much later they come is the machine's affair. */
 static void test_ticks(void **state)
 {
@@ -289,6 +287,10 @@ static void test_cancel_in_the_warm_up_opens_no_window(void **state)
     assert_int_equal(pass.end_ns, pass.start_ns);
     assert_int_equal(pass.requests, 0);
 }
+
+#ifdef COUNTS_ALLOCATIONS
+static void on_any_tick(void *arg, uint64_t now_ns, uint64_t bytes) { (void)arg, (void)now_ns, (void)bytes; ticks++; }
+#endif
 
 static void test_the_data_path_allocates_nothing(void **state)
 {
