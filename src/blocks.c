@@ -198,8 +198,10 @@ static int land(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
     const uint32_t index = zc_wr_chunk(wc->wr_id), number = zc_wr_number(wc->wr_id);
     if (wc->status != IBV_WC_SUCCESS)
         return zc_pipeline_fail_completion(pipeline, wc);
+    if (wc->wr_id == ZC_CONTROL_WR_ID)
+        return 0;       /* an ALIVE of the set-up */
     if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk || pipeline->chunks[index].state != ZC_CHUNK_POSTED)
-        return wc->wr_id == ZC_CONTROL_WR_ID ? 0 /* an ALIVE of the set-up */ : zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
+        return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ in flight: wr_id %" PRIu64, wc->wr_id);
     struct zc_chunk *const chunk = &pipeline->chunks[index];
     zc_slots_give(&chunk->wrs[number].lane->slots, 1);
     pipeline->posted--;
