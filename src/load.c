@@ -114,14 +114,13 @@ static void consume(struct zc_load *load, const struct zc_request *request)
 }
 
 /* Requests may overtake each other, and no two in flight may share a buffer: each cycles through buffers of its own, every depth-th
- * one. `fresh`: its first in this pass. */
-static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_request *request, uint64_t index, bool fresh)
+ * one from that of its own number. `fresh`: its first in this pass. */
+static int submit_next(struct zc_load *load, struct zc_pass *pass, struct zc_request *request, bool fresh)
 {
-    const uint64_t next = request->buffer + pass->depth;
-    request->buffer = fresh ? index : next < load->buffer_count ? next : next % pass->depth;
+    const uint64_t own = (uint64_t)(request - zc_pipeline_request(load->pipeline, 0)), next = request->buffer + pass->depth;
+    request->buffer = fresh || next >= load->buffer_count ? own : next;
     uint8_t *const buffer = load->buffers + request->buffer * load->layout.stride_bytes;
-    const size_t place = (size_t)(request - zc_pipeline_request(load->pipeline, 0)) * load->layout.pieces;
-    zc_layout_apply(&load->layout, buffer, load->pieces ? load->pieces + place : NULL, request);
+    zc_layout_apply(&load->layout, buffer, load->pieces ? load->pieces + own * load->layout.pieces : NULL, request);
     const int rc = load->discard ? discard(load, buffer) : 0;
     if (rc < 0)
         return rc;
@@ -190,7 +189,7 @@ static int keep_in_flight(struct zc_load *load, struct zc_pass *pass, uint32_t i
                 in_flight--;
                 continue;
             }
-            rc = submit_next(load, pass, done[i], 0, false);
+            rc = submit_next(load, pass, done[i], false);
             if (rc < 0)
                 return rc;
             submitted++;
@@ -212,7 +211,7 @@ int zc_load_run(struct zc_load *load, struct zc_pass *pass)
     int rc = 0;
     uint32_t first = 0;
     while (rc == 0 && first < pass->depth && (pass->request_limit == 0 || first < pass->request_limit)) {
-        rc = submit_next(load, pass, zc_pipeline_request(load->pipeline, first), first, true);
+        rc = submit_next(load, pass, zc_pipeline_request(load->pipeline, first), true);
         if (rc == 0)
             first++;
     }

@@ -37,6 +37,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
     if (attr->comp_mask)
         return EINVAL;
+    if (zs_cq_empty(cq_of(ex)))
+        return ENOENT;
     zs_spin_lock(&cq_of(ex)->lock);
     int r = load_entry(ex);
     if (r)

@@ -198,6 +198,7 @@ void zs_cq_push(struct zs_cq *cq, const struct zs_cqe *e, bool solicited); /* de
 void zs_cq_purge(struct zs_cq *cq, struct zs_qp *qp);                     /* dev.lock held: forget the QP's CQEs */
 bool zs_cq_holds(struct zs_cq *cq, const struct zs_qp *qp);               /* dev.lock held: some are not polled yet */
 int zs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+bool zs_cq_empty(struct zs_cq *cq);                                       /* asked by a poller */
 int zs_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 void zs_cqe_retire(const struct zs_cqe *e);
 void zs_channel_notify(struct zs_cq *cq);

@@ -105,21 +105,23 @@ static void to_wc(struct ibv_wc *wc, const struct zs_cqe *e)
  * scheduler have a look, or two polling threads on two cores keep the device thread waiting for whole time slices. */
 #define EMPTY_POLLS 8192u
 
-static int poll_empty(struct zs_cq *cq)
+/* Empty is the common answer to a polling thread: give it without touching the lock. */
+bool zs_cq_empty(struct zs_cq *cq)
 {
+    if (atomic_load_explicit(&cq->tail, memory_order_acquire) != atomic_load_explicit(&cq->head, memory_order_relaxed))
+        return false;
     uint32_t n = atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) + 1;
     atomic_store_explicit(&cq->empty_polls, n % EMPTY_POLLS, memory_order_relaxed);
     if (n == EMPTY_POLLS)
         sched_yield();
-    return 0;
+    return true;
 }
 
 int zs_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 {
     struct zs_cq *cq = zs_cq(ibcq);
-    /* empty is the common answer to a polling thread: give it without touching the lock */
-    if (atomic_load_explicit(&cq->tail, memory_order_acquire) == atomic_load_explicit(&cq->head, memory_order_relaxed))
-        return poll_empty(cq);
+    if (zs_cq_empty(cq))
+        return 0;
     zs_spin_lock(&cq->lock);
     uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_acquire);
