@@ -1,5 +1,5 @@
 """The Debian package (ctest builds it first): what is in it, what lintian says, and what installing, upgrading, removing and purging it do
-below a folder. Without systemd: what the scripts tell it is not tested."""
+below a folder. What it does under systemd: test_systemd.py."""
 
 import os
 import re
@@ -10,7 +10,8 @@ import pytest
 
 from harness import BUILD, LAB
 
-PACKAGES = sorted((BUILD / "packages").glob("zcrdma_*.deb"), key=lambda path: path.stat().st_mtime)
+PACKAGES = list((BUILD / "packages").glob("zcrdma_*.deb"))
+OLDER = BUILD / "packages" / "older.deb"        # the same under a smaller version
 
 pytestmark = [pytest.mark.skipif(LAB, reason="nothing of it depends on the device"),
               pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg is not installed")]
@@ -25,8 +26,8 @@ def run(*arguments, status=0):
 
 @pytest.fixture
 def package():
-    assert PACKAGES, "ctest builds it: package_build"
-    return PACKAGES[-1]
+    assert PACKAGES and OLDER.exists(), "ctest builds them: package_build"
+    return PACKAGES[0]
 
 
 def files(package):
@@ -61,24 +62,30 @@ def test_lintian(package):
     assert not [line for line in said.splitlines() if line.startswith("E:")], said
 
 
-@pytest.fixture
-def older(package, tmp_path):
-    """The same package under a smaller version."""
-    run("dpkg-deb", "-R", package, tmp_path / "tree")
-    control = tmp_path / "tree" / "DEBIAN" / "control"
-    control.write_text(re.sub(r"^Version: .*", "Version: 0.0.1", control.read_text(), flags=re.M))
-    run("dpkg-deb", "-Znone", "-b", tmp_path / "tree", tmp_path / "older.deb")
-    return tmp_path / "older.deb"
+def test_unit(package, tmp_path):
+    """systemd's own judgement of the unit: 0 is safe, 10 is open to everything."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    run("dpkg-deb", "-x", package, tmp_path)
+    line = run("systemd-analyze", "security", "--offline=true", "--no-pager",
+               tmp_path / "usr/lib/systemd/system/zcrdmad.service").splitlines()[-1]
+    assert float(re.search(r"zcrdmad.service: ([\d.]+)", line)[1]) <= 2.5, line
+
+
+def new_database(folder):
+    """An empty one for dpkg --admindir."""
+    for name in ("info", "updates", "triggers", "parts"):
+        (folder / name).mkdir(parents=True)
+    for name in ("status", "available", "diversions", "statoverride"):
+        (folder / name).touch()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of a package belong to root")
-def test_life_in_a_folder(package, older, tmp_path):
+def test_life_in_a_folder(package, tmp_path):
     """Installed below a folder, upgraded with what the administrator has changed kept, removed, purged; with its maintainer scripts."""
     root, database = tmp_path / "root", tmp_path / "database"
-    for folder in (root, *(database / name for name in ("info", "updates", "triggers", "parts"))):
-        folder.mkdir(parents=True)
-    for file in ("status", "available", "diversions", "statoverride"):
-        (database / file).touch()
+    root.mkdir()
+    new_database(database)
 
     def dpkg(*arguments, status=0):
         return run("dpkg", f"--admindir={database}", f"--instdir={root}", f"--log={tmp_path}/log", "--force-depends", "--force-not-root",
@@ -87,8 +94,9 @@ def test_life_in_a_folder(package, older, tmp_path):
     def left():
         return [name for name in files(package) if os.path.lexists(f"{root}{name}")]
     configuration, results = root / "etc" / "zcrdmad.conf", root / "var" / "lib" / "zcrdmad" / "results"
-    dpkg("-i", older)
+    dpkg("-i", OLDER)
     assert left() == files(package)
+    assert not list(root.glob("etc/systemd/system/*.wants/*")), "nothing starts by itself, at the next boot neither"
     configuration.write_text(configuration.read_text() + "log_level = debug\n")
     results.mkdir(parents=True)
     dpkg("-i", package)
