@@ -71,6 +71,8 @@ const char *zc_peer_status_text(uint16_t status)
         return "its pre-shared key is another one (key_file)";
     case ZC_PEER_IDLE:
         return "it heard nothing from this session for too long (idle_timeout)";
+    case ZC_PEER_OTHER_DEVICE:
+        return "it serves another RDMA device than the one with this address";
     }
     return "it gave a reason that this version does not know";
 }

@@ -52,6 +52,7 @@ enum zc_peer_status {
     ZC_PEER_NOT_ALLOWED = 8,    /* the peer's address is in none of the networks of `allow` */
     ZC_PEER_WRONG_KEY = 9,
     ZC_PEER_IDLE = 10,          /* no ALIVE came for idle_timeout */
+    ZC_PEER_OTHER_DEVICE = 11,  /* the request came over an RDMA device that is not the region's */
 };
 
 /* Private data of the answer, accept and reject alike. */

@@ -150,7 +150,7 @@ static struct verdict check_request(const struct zc_responder *r, const struct z
     if (request->qp_count > r->params.max_qps_per_session)
         return (struct verdict){ZC_PEER_TOO_MANY_QPS, r->params.max_qps_per_session};
     if (event->id->verbs != zc_device_context(r->params.device))
-        return (struct verdict){ZC_PEER_BAD_REQUEST, 0};
+        return (struct verdict){ZC_PEER_OTHER_DEVICE, 0};
     return (struct verdict){ZC_PEER_OK, 0};
 }
 
@@ -247,6 +247,7 @@ static void reject(struct zc_responder *r, struct rdma_cm_id *id, const char *ho
     session_refused(r, host, verdict.status,
                     verdict.status == ZC_PEER_BAD_REQUEST ? "its request is none of this protocol" :
                     verdict.status == ZC_PEER_NOT_ALLOWED ? "its address is not allowed (allow)" :
+                    verdict.status == ZC_PEER_OTHER_DEVICE ? "it came over another RDMA device than this daemon's" :
                     zc_peer_status_limit(verdict.status) ? zc_peer_status_limit(verdict.status) : zc_peer_status_text(verdict.status));
     rdma_reject(id, &answer, sizeof(answer));
     zc_cm_id_destroy(id);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 
 import pytest
 
@@ -175,6 +176,46 @@ def test_device_by_name(daemon, check_schema):
     done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", "self", *SHORT, "--device", "mlx9_9", status=1)
     assert "mlx9_9" in one_line(done.stderr) and name in done.stderr
     daemon.serves()
+
+
+@pytest.fixture
+def second_device():
+    """rxe1, on an interface and a network of its own."""
+    for command in ("ip link add d1 type dummy", "ip link set d1 mtu 9000 up", "ip addr add 10.9.1.1/24 dev d1",
+                    "rdma link add rxe1 type rxe netdev d1"):
+        subprocess.run(command.split(), check=True, timeout=60)
+    yield
+    for command in ("rdma link del rxe1", "ip link del d1"):
+        subprocess.run(command.split(), check=True, timeout=60)
+
+
+@pytest.mark.skipif(not LAB, reason="changes the machine")
+def test_two_devices(second_device, new, start, check_schema):
+    """Each daemon listens and serves on its own; a run uses its daemon's, or the one that it names; what leads to another is refused."""
+    first, second = start(device="rxe0"), start(device="rxe1")
+    for daemon, name in ((first, "rxe0"), (second, "rxe1")):
+        devices = {port["name"]: port for port in daemon.call("device.list")["devices"]}
+        assert {port: (row["address"], row["netdev"], row["in_use"]) for port, row in devices.items()} == {
+            "rxe0": ("10.9.0.1", "d0", name == "rxe0"), "rxe1": ("10.9.1.1", "d1", name == "rxe1")}
+        shown = [line for line in daemon.zcctl("devices").stdout.splitlines() if not line.startswith(" ")]
+        assert sorted(line.endswith("in use by zcrdmad") for line in shown) == [False, True]
+        assert [line.split()[0] for line in shown if line.endswith("in use by zcrdmad")] == [name]
+        assert daemon.call("stats")["device"] == name
+    port = {daemon: daemon.call("stats")["listen"]["port"] for daemon in (first, second)}
+    to_first, to_second = f"10.9.0.1:{port[first]}", f"10.9.1.1:{port[second]}"
+    for daemon, options, peer, name in ((second, (), "self", "rxe1"), (second, ("--device", "rxe0"), to_first, "rxe0"),
+                                        (first, ("--device", "rxe1"), to_second, "rxe1")):
+        document = daemon.run(*SHORT, "--skip-latency", *options, peer=peer)
+        check_schema(document)
+        assert document["state"] == "done" and document["environment"]["device"]["name"] == name
+    for options, peer, words in (((), to_first, "is reached over the device rxe0, not over rxe1"),
+                                 (("--device", "rxe0"), f"10.9.0.1:{port[second]}", "it serves another RDMA device"),
+                                 (("--device", "rxe9"), "self", "no RDMA device 'rxe9'; there is: rxe0 port 1 ACTIVE, rxe1 port 1 ACTIVE")):
+        done = second.zcctl("run", "--strategy", "copy_blocking", "--peer", peer, *SHORT, *options, status=1)
+        assert words in one_line(done.stderr)
+    assert "it came over another RDMA device than this daemon's" in second.said()
+    status, line = new(device="rxe9").refused()
+    assert status == 1 and "'rxe9'" in line and "rxe0 port 1" in line and "rxe1 port 1" in line, line
 
 
 def test_pages_of_the_region(new, start):
