@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "documents.h"
@@ -91,6 +92,10 @@ int cmd_report(struct context *context, const struct command *command, int argc,
     format = context->json && name == NULL ? FORMAT_JSON : choose_format(context, name, path);
     if (format < 0)
         return EXIT_USAGE;
+    if (format == FORMAT_HTML && path == NULL && isatty(fileno(context->out))) {
+        command_error(context, "a page is for a browser: give -o FILE, or --format md for text");
+        return EXIT_USAGE;
+    }
     documents = json_array();
     status = 0;
     for (int i = 0; status == 0 && i < args.operand_count; i++)

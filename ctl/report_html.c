@@ -150,14 +150,14 @@ static void print_model(FILE *out, const json_t *document)
 
 static void print_sweep_answers(const struct page *page, size_t index, const json_t *document)
 {
-    static const char *const goals[] = { "throughput", "latency", "cpu" };
+    static const char *const goals[] = { "throughput", "latency", "cpu" }, *const words[] = { "throughput", "latency", "CPU time" };
     struct text letter = report_letter(page->report, index);
     size_t i;
     json_t *crossover;
 
     fprintf(page->out, "<section><h2>Recommendation%s%s</h2>\n", *letter.s != '\0' ? " of " : "", letter.s);
     for (size_t g = 0; g < 3; g++)
-        print_goal(page->out, goals[g], member_at(json_object_get(document, "recommendation"), goals[g]));
+        print_goal(page->out, words[g], member_at(json_object_get(document, "recommendation"), goals[g]));
     fprintf(page->out, "<h3>Crossovers</h3>\n");
     table_begin(page->out, "Crossovers");
     fprintf(page->out, "<tr><th>this</th><th>against</th><th>figure</th><th>the better one</th></tr>\n");

@@ -14,7 +14,8 @@ void report_crossover_text(const json_t *crossover, char *text, size_t size)
     if (strcmp(kind, "none") == 0)
         snprintf(text, size, "no crossover in this range: %.60s wins", text_at(crossover, "winner"));
     else
-        snprintf(text, size, "%s", strcmp(kind, "noisy") == 0 ? "too noisy to tell" : strcmp(kind, "found") == 0 ? "" : "not measured");
+        snprintf(text, size, "%s", strcmp(kind, "noisy") == 0 ? "too noisy to tell" : strcmp(kind, "found") == 0 ? ""
+                 : "too few trials or samples");
     json_array_foreach (json_object_get(crossover, "crossings"), index, crossing) {
         used = strlen(text);
         snprintf(text + used, size - used, "%s%.60s up to %s, %.60s from %s on", index > 0 ? "; " : "", text_at(crossing, "below"),

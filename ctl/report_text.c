@@ -85,14 +85,14 @@ static void md_document(FILE *out, const struct report *report, size_t index)
 
 static void md_recommendation(FILE *out, const struct report *report, size_t index)
 {
-    static const char *const goals[] = { "throughput", "latency", "cpu" };
+    static const char *const goals[] = { "throughput", "latency", "cpu" }, *const words[] = { "throughput", "latency", "CPU time" };
     const json_t *all = json_object_get(json_array_get(report->documents, index), "recommendation");
     struct text letter = report_letter(report, index);
     size_t i;
     json_t *sentence;
 
     for (size_t g = 0; json_is_object(all) && g < 3; g++) {
-        fprintf(out, "\n## For %s%s%s\n\n", goals[g], *letter.s != '\0' ? ", " : "", letter.s);
+        fprintf(out, "\n## For %s%s%s\n\n", words[g], *letter.s != '\0' ? ", " : "", letter.s);
         json_array_foreach (json_object_get(json_object_get(all, goals[g]), "sentences"), i, sentence) {
             fprintf(out, "* ");
             md_text(out, json_string_value(sentence));

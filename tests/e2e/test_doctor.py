@@ -25,6 +25,7 @@ def examine(daemon, *arguments):
     return answer, rows
 
 
+@pytest.mark.native
 def test_schema(daemon):
     """It names every check that there is, and no other; a finding that is bad wants a fix."""
     schema = json.loads((SOURCE / "proto" / "doctor.schema.json").read_text())

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import pathlib
+import pty
 import re
 import shutil
 import subprocess
@@ -168,6 +170,24 @@ def test_without_gnuplot(daemon, runs, tmp_path):
     assert "gnuplot-nox" in one_line(done.stderr)
     assert (tmp_path / "old.html").read_text() == "old"
     assert daemon.zcctl("report", runs[0]["id"], "--format", "csv", PATH=str(tmp_path)).stdout
+
+
+def test_a_page_on_a_terminal(daemon, runs):
+    """Nobody wants to read that; text is for terminals."""
+    for format, status in (("html", 2), ("md", 0)):
+        master, slave = pty.openpty()
+        process = daemon.popen("report", runs[0]["id"], "--format", format, stdout=slave)
+        os.close(slave)
+        shown = b""
+        try:
+            while data := os.read(master, 65536):
+                shown += data
+        except OSError:         # the other side is closed
+            pass
+        os.close(master)
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == status
+        assert (b"# zcrdma" in shown) == (status == 0) and ("-o FILE" in said) == (status == 2)
 
 
 def test_bad_input(daemon, runs):
