@@ -73,7 +73,7 @@ struct zc_pipeline {
     bool always_sleeps;                 /* whatever --wait says: an event loop, or fewer cores than busy threads */
     uint64_t copy_below_bytes;          /* requests of fewer bytes are copied */
     bool copies, registers, deregisters;    /* what requests of the full size do */
-    bool whole;                         /* a request is one chunk */
+    bool whole;                         /* a request, or each piece of it, is one chunk */
     uint64_t copy_chunk_bytes, direct_chunk_bytes;  /* of a chunk at most, in requests that are copied and in others */
     uint64_t max_read_bytes;            /* of one READ */
     uint32_t chunks_per_request;        /* of the full size */
