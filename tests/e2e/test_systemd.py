@@ -67,13 +67,15 @@ def journal(*matches):
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    """Into the guest's overlay, which is forgotten with it. Only the watchdog is told to be quicker than a test wants to wait."""
+    """Into the guest's overlay, which is forgotten with it. The watchdog is told to be quicker, and the region to be smaller, than a test on
+    an emulated CPU wants to wait for."""
     pathlib.Path("/usr/sbin/policy-rc.d").unlink(missing_ok=True)       # that of containers forbids packages to touch services
     folder = pathlib.Path("/run/systemd/system/zcrdmad.service.d")
     folder.mkdir(parents=True)
     (folder / "watchdog.conf").write_text(f"[Service]\nWatchdogSec={WATCHDOG_S}\n")
     new_database(pathlib.Path("/run/zcrdma-dpkg"))
     dpkg("-i", OLDER)
+    CONFIGURATION.write_text(CONFIGURATION.read_text() + "region_size = 16M\n")
     yield
     subprocess.run(["systemctl", "stop", "zcrdmad.socket", "zcrdmad"], check=False)
 
@@ -117,13 +119,13 @@ def test_journal(service):
 
 def test_reload(service):
     """systemctl reload waits for nothing but a signal; the daemon stays the same process."""
-    pid, shipped = show("MainPID"), CONFIGURATION.read_text()
+    pid, configured = show("MainPID"), CONFIGURATION.read_text()
     for text, words in (("log_level = debug", "read again"), ("broken", "the old one stays")):
-        CONFIGURATION.write_text(f"[zcrdmad]\n{text}\n")
+        CONFIGURATION.write_text(f"{configured}{text}\n")
         run("systemctl", "reload", "zcrdmad")
         wait_until(lambda: any(words in entry["MESSAGE"] for entry in journal()), words)
     assert show("MainPID", "ActiveState") == [pid, "active"]
-    CONFIGURATION.write_text(shipped)
+    CONFIGURATION.write_text(configured)
 
 
 def start_long_run():
@@ -182,16 +184,16 @@ def test_stopped_in_a_run(service):
 def test_socket_activation():
     """The first zcctl starts the daemon, by the socket that systemd holds; the socket outlives the daemon. The software device is put
     in front by executing the program again: the socket must survive that, and so must readiness."""
-    shipped = CONFIGURATION.read_text()
+    configured = CONFIGURATION.read_text()
     run("systemctl", "start", "zcrdmad.socket")
     assert show("ActiveState") == "inactive" and SOCKET.group() == "zcrdma" and SOCKET.stat().st_mode & 0o777 == 0o660
-    for text, kind in ((shipped, "rxe"), ("[zcrdmad]\ndevice = soft\n", "software")):
+    for text, kind in ((configured, "rxe"), (f"{configured}device = soft\n", "software")):
         CONFIGURATION.write_text(text)
         document = json.loads(run(*as_member("zcctl", *RUN, *QUICK)))
         assert document["state"] == "done" and document["environment"]["device"]["kind"] == kind
         stop()
         assert SOCKET.exists()
-    CONFIGURATION.write_text(shipped)
+    CONFIGURATION.write_text(configured)
     assert document["id"] in run(*as_member("zcctl", "results", "list"))
 
 
