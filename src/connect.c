@@ -8,7 +8,9 @@
 
 static int no_answer(const struct zc_connection *c, struct zc_error *err)
 {
-    return zc_error_set(err, ZC_ERR_PEER, -ETIMEDOUT, "peer", "peer %s gave no answer within %u ms", c->name, c->timeout_ms);
+    char note[ZC_PORT_NOTE_MAX];
+    return zc_error_set(err, ZC_ERR_PEER, -ETIMEDOUT, "peer", "peer %s gave no answer within %u ms%s", c->name, c->timeout_ms,
+                        zc_device_port_note(c->device, note));
 }
 
 static int cancelled(const struct zc_connection *c, struct zc_error *err)
@@ -34,11 +36,13 @@ static int next_event(struct zc_connection *c, const struct rdma_cm_id *id, stru
         if (rc < 0)
             return zc_error_set(err, ZC_ERR_DEVICE, rc, NULL, "rdma_cm failed while connecting to peer %s: %s", c->name,
                                 strerror(-rc));
-        if (rc > 0 && event->id == id)
+        if (rc > 0 && event->id == id && event->type != RDMA_CM_EVENT_DEVICE_REMOVAL)
             return 0;
         connection_drain_control(c);
         if (rc > 0)
             connection_event(c, event);
+        if (c->removed)
+            return connection_removed(c, err);
         if (c->lost)
             return zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s was lost while connecting: %s", c->name, c->lost);
         if (rc == 0 && (rc = connection_wait(c, err)) != 0)
@@ -49,15 +53,19 @@ static int next_event(struct zc_connection *c, const struct rdma_cm_id *id, stru
 /* The answer to a call that failed at once, or in its event, before the peer was asked anything. */
 static int route_error(const struct zc_connection *c, int errnum, struct zc_error *err)
 {
+    char note[ZC_PORT_NOTE_MAX];
+    if (zc_device_gone(c->device))
+        return connection_removed(c, err);
     switch (errnum) {
     case ETIMEDOUT:
         return no_answer(c, err);
     case ENODEV:
     case EADDRNOTAVAIL:
-        return zc_error_set(err, ZC_ERR_PEER, -errnum, "peer", "no RDMA device of this host leads to peer %s", c->name);
+        return zc_error_set(err, ZC_ERR_PEER, -errnum, "peer", "no RDMA device of this host leads to peer %s%s", c->name,
+                            zc_device_port_note(c->device, note));
     default:
-        return zc_error_set(err, ZC_ERR_PEER, errnum ? -errnum : -EIO, "peer", "peer %s cannot be reached: %s", c->name,
-                            errnum ? strerror(errnum) : "unknown error");
+        return zc_error_set(err, ZC_ERR_PEER, errnum ? -errnum : -EIO, "peer", "peer %s cannot be reached: %s%s", c->name,
+                            errnum ? strerror(errnum) : "unknown error", zc_device_port_note(c->device, note));
     }
 }
 

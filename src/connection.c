@@ -3,6 +3,7 @@
 #include "connection.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,15 @@
 #include "memory.h"
 #include "post.h"
 
-enum { BYE_TIMEOUT_NS = 200000000 };
+enum {
+    BYE_TIMEOUT_NS = 200000000,
+    REASON_TIMEOUT_MS = 100,
+};
 
+/* A device that is taken away explains whatever else happens to its connections. */
 void connection_event(struct zc_connection *c, const struct zc_cm_event *event)
 {
+    c->removed |= event->type == RDMA_CM_EVENT_DEVICE_REMOVAL;
     if (c->lost)
         return;
     switch (event->type) {
@@ -41,6 +47,22 @@ void connection_drain_events(struct zc_connection *c)
     struct zc_cm_event event;
     while (zc_cm_event_next(c->channel, &event) > 0)
         connection_event(c, &event);
+}
+
+int connection_removed(const struct zc_connection *c, struct zc_error *err)
+{
+    return zc_error_set(err, ZC_ERR_DEVICE, -ENODEV, "device", "the RDMA device %s was removed", zc_device_info(c->device)->name);
+}
+
+/* Where both ends are on the device that is taken away, the end of the other one may be heard of first. */
+static void ask_for_reason(struct zc_connection *c)
+{
+    struct pollfd news = {.fd = c->channel->fd, .events = POLLIN};
+    if (!c->lost || c->told || c->removed || c->asked)
+        return;
+    c->asked = true;
+    if (poll(&news, 1, REASON_TIMEOUT_MS) > 0)
+        connection_drain_events(c);
 }
 
 static int watch(int epoll_fd, int fd)
@@ -230,10 +252,15 @@ int zc_connection_check(struct zc_connection *c, struct zc_error *err)
     if (!c->lost && epoll_wait(c->epoll_fd, &event, 1, 0) > 0) {
         connection_drain_control(c);    /* first: a BYE says more than the disconnection that follows it */
         connection_drain_events(c);
+        ask_for_reason(c);
     }
     if (!c->lost)
         return 0;
-    return zc_error_set(err, ZC_ERR_PEER, c->told ? -ESHUTDOWN : -ENOTCONN, "peer", "peer %s is lost: %s", c->name, c->lost);
+    if (c->removed)
+        return connection_removed(c, err);
+    char note[ZC_PORT_NOTE_MAX];
+    return zc_error_set(err, ZC_ERR_PEER, c->told ? -ESHUTDOWN : -ENOTCONN, "peer", "peer %s is lost: %s%s", c->name, c->lost,
+                        zc_device_port_note(c->device, note));
 }
 
 int zc_connection_fd(const struct zc_connection *c)

@@ -65,9 +65,10 @@ uint64_t zc_connection_max_read_bytes(const struct zc_connection *connection);  
  * thread that posts. Nothing happens until it is time, and then one small message is posted on QP 0, unsignaled, in a slot of its own. */
 void zc_connection_keep(struct zc_connection *connection, uint64_t now_ns);
 
-/* Has the peer gone (DISCONNECTED, BYE, async QP error)? Looks at its descriptors without blocking; call it every few
- * milliseconds while waiting, and when a completion fails; it keeps the session alive, too. 0, or with err filled
- * -ESHUTDOWN: the peer said why, or -ENOTCONN: it is gone all the same. */
+/* Has the peer gone (DISCONNECTED, BYE, async QP error)? Looks at its descriptors without blocking, but once it has gone waits 100 ms
+ * for the reason; call it every few milliseconds while waiting, and when a completion fails; it keeps the session alive, too. 0, or
+ * with err filled -ESHUTDOWN: the peer said why, -ENODEV: this host's device was removed (ZC_ERR_DEVICE), or -ENOTCONN: it is gone
+ * all the same. */
 int zc_connection_check(struct zc_connection *connection, struct zc_error *err);
 /* Descriptor that becomes readable when zc_connection_check() has something to say (an epoll instance). */
 int zc_connection_fd(const struct zc_connection *connection);

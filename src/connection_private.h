@@ -64,6 +64,8 @@ struct zc_connection {
     struct zc_remote remote;
     const char *_Atomic lost;               /* why the peer is gone; NULL while it is there */
     bool told;                              /* it said so itself, in a BYE */
+    bool removed;                           /* the device is being taken away here, which is why */
+    bool asked;                             /* a lost connection has waited for its reason */
 };
 
 /* Connect QP `index` to `address`. Uses up what is left until connection->deadline_ns. */
@@ -74,6 +76,8 @@ int connection_wait(struct zc_connection *connection, struct zc_error *err);
 /* An rdma_cm event of a QP that is connected already, and all that are pending. */
 void connection_event(struct zc_connection *connection, const struct zc_cm_event *event);
 void connection_drain_events(struct zc_connection *connection);
+/* The error of a connection whose device is being taken away. */
+int connection_removed(const struct zc_connection *connection, struct zc_error *err);
 
 /* Post the receives of QP `index`, before the peer can send. */
 int connection_post_receives(struct zc_connection *connection, uint32_t index, struct zc_error *err);

@@ -17,13 +17,7 @@
 #include <unistd.h>
 
 #include "counters.h"
-
-struct zc_device {
-    struct ibv_context **contexts;  /* from rdma_get_devices(3); held, because it keeps the contexts alive */
-    struct ibv_context *context;
-    struct ibv_pd *pd;
-    struct zc_device_info info;
-};
+#include "device_private.h"
 
 typedef uint64_t device_cpu_ns_function(void);
 typedef const char *model_function(void);
@@ -53,8 +47,7 @@ uint64_t zc_device_cpu_ns(void)
     return function ? function() : ZC_UNMEASURED;
 }
 
-/* One line of /sys/class/infiniband/NAME/ATTRIBUTE; false where there is none (the software device has no sysfs). */
-static bool sysfs_read(const char *device, const char *attribute, char *text, int size)
+bool device_sysfs_read(const char *device, const char *attribute, char *text, int size)
 {
     char path[256];
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/%s", device, attribute);
@@ -75,7 +68,7 @@ static enum zc_device_kind device_kind(const char *name)
     char text[ZC_NAME_MAX];
     if (software_device())
         return ZC_DEVICE_SOFTWARE;
-    return sysfs_read(name, "parent", text, sizeof(text)) ? ZC_DEVICE_RXE : ZC_DEVICE_HARDWARE;
+    return device_sysfs_read(name, "parent", text, sizeof(text)) ? ZC_DEVICE_RXE : ZC_DEVICE_HARDWARE;
 }
 
 static const char *port_state_name(enum ibv_port_state state)
@@ -121,7 +114,7 @@ static double port_rate(uint8_t width, uint8_t speed)
 static int numa_node(const char *name)
 {
     char text[32], *end;
-    if (!sysfs_read(name, "device/numa_node", text, sizeof(text)))
+    if (!device_sysfs_read(name, "device/numa_node", text, sizeof(text)))
         return -1;
     long node = strtol(text, &end, 10);
     return end != text && node >= 0 ? (int)node : -1;
@@ -149,7 +142,7 @@ static void read_attributes(struct ibv_context *context, struct zc_device_info *
                 (extended.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_READ);
 }
 
-static int read_port(struct ibv_context *context, uint8_t port, struct zc_device_info *info)
+int device_read_port(struct ibv_context *context, uint8_t port, struct zc_device_info *info)
 {
     struct ibv_port_attr attr = {0};
     int rc = ibv_query_port(context, port, &attr);
@@ -172,7 +165,7 @@ static void read_netdev(struct zc_device_info *info)
     char attribute[64];
     for (int gid = 0; gid < 16 && !info->netdev[0]; gid++) {
         snprintf(attribute, sizeof(attribute), "ports/%u/gid_attrs/ndevs/%d", info->port, gid);
-        if (!sysfs_read(info->name, attribute, info->netdev, sizeof(info->netdev)))
+        if (!device_sysfs_read(info->name, attribute, info->netdev, sizeof(info->netdev)))
             info->netdev[0] = '\0';
     }
 }
@@ -290,7 +283,7 @@ static int rows_create(struct ibv_context **contexts, struct zc_device_info **ro
             info->kind = device_kind(info->name);
             info->numa_node = numa_node(info->name);
             read_attributes(*c, info);
-            if (read_port(*c, (uint8_t)port, info) == 0)
+            if (device_read_port(*c, (uint8_t)port, info) == 0)
                 used++;
             else
                 memset(info, 0, sizeof(*info));
@@ -398,6 +391,7 @@ int zc_device_open(const char *name, struct zc_device **device, struct zc_error 
         goto free_rows;
     }
     zc_count(&zc_counters.pds, 1);
+    d->had_node = device_has_node(d);
     free(rows);
     *device = d;
     return 0;
@@ -418,6 +412,8 @@ void zc_device_close(struct zc_device *device)
         return;
     if (ibv_dealloc_pd(device->pd) == 0)
         zc_count(&zc_counters.pds, -1);
+    if (zc_device_gone(device))
+        device_let_go(device);
     rdma_free_devices(device->contexts);
     free(device);
 }
@@ -435,12 +431,4 @@ struct ibv_pd *zc_device_pd(const struct zc_device *device)
 const struct zc_device_info *zc_device_info(const struct zc_device *device)
 {
     return &device->info;
-}
-
-int zc_device_refresh(struct zc_device *device, struct zc_error *err)
-{
-    int rc = read_port(device->context, device->info.port, &device->info);
-    return rc ? zc_error_set(err, ZC_ERR_DEVICE, rc, "device", "cannot query port %u of %s: %s", device->info.port,
-                             device->info.name, strerror(-rc))
-              : 0;
 }

@@ -168,7 +168,9 @@ void zc_doctor_facts_read(const struct zc_device *device, struct zc_doctor_facts
     facts->cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : environment.cpus_online;
     if (!device)
         return;
+    struct zc_error ignored;
     facts->device = *zc_device_info(device);
+    zc_device_look(device, &facts->device, &ignored);
     /* The flag is optional: libibverbs drops it for devices that do not know it, and only a refusal says no. */
     facts->relaxed_ordering = zc_mr_probe(device, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING) == 0;
 }

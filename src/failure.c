@@ -5,7 +5,10 @@
 #include <inttypes.h>
 #include <poll.h>
 
-enum { NEWS_TIMEOUT_MS = 200 };     /* how long the word of a peer's end may come after the completions that it flushed */
+enum {
+    NEWS_TIMEOUT_MS = 200,              /* how long the word of a peer's end may come after the completions that it flushed */
+    PORT_LOOKS = 10, PORT_PAUSE_MS = 20,
+};
 
 static const char *const status_names[] = {
     [IBV_WC_SUCCESS] = "IBV_WC_SUCCESS",
@@ -62,11 +65,21 @@ static bool may_be_lost(enum ibv_wc_status status)
     return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_REM_ACCESS_ERR;
 }
 
-/* What the peer said of its end explains any status. Without a word of it, its end explains those that a connection's end makes, and
+/* What the peer said of its end, or the end of the device, explains any status. Without a word of it, its end explains those that a connection's end makes, and
  * any other is the cause of it. */
 static bool explains(int lost, enum ibv_wc_status status)
 {
-    return lost == -ESHUTDOWN || (lost < 0 && (status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR));
+    return lost == -ESHUTDOWN || lost == -ENODEV || (lost < 0 && (status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR));
+}
+
+/* On Soft-RoCE packets have no way any more a moment before the port says that it is down. */
+static const char *port_note(const struct zc_pipeline *pipeline, enum ibv_wc_status status, char text[ZC_PORT_NOTE_MAX])
+{
+    const int looks = status == IBV_WC_LOC_QP_OP_ERR ? PORT_LOOKS : 1;
+    for (int i = 0; i < looks && !*zc_device_port_note(pipeline->params.device, text); i++)
+        if (i + 1 < looks)
+            poll(NULL, 0, PORT_PAUSE_MS);
+    return text;
 }
 
 int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_wc *wc)
@@ -88,7 +101,9 @@ int zc_pipeline_fail_completion(struct zc_pipeline *pipeline, const struct ibv_w
     if (index >= pipeline->chunk_count || number >= pipeline->reads_per_chunk)
         return zc_pipeline_fail(pipeline, ZC_ERR_INTERNAL, -EIO, "a completion of no READ of ours: %s (%s)", text, name);
     const struct zc_read *const read = &pipeline->chunks[index].wrs[number];
-    return zc_pipeline_fail(pipeline, kind_of(wc->status), -EIO, "READ of %" PRIu32 " bytes at offset %" PRIu64 " failed%s: %s (%s)",
+    char note[ZC_PORT_NOTE_MAX];
+    return zc_pipeline_fail(pipeline, kind_of(wc->status), -EIO, "READ of %" PRIu32 " bytes at offset %" PRIu64 " failed%s: %s (%s)%s",
                             read->sge.length, read->wr.wr.rdma.remote_addr - pipeline->remote.address,
-                            kind_of(wc->status) == ZC_ERR_PEER ? " at the peer" : "", text, name);
+                            kind_of(wc->status) == ZC_ERR_PEER ? " at the peer" : "", text, name,
+                            port_note(pipeline, wc->status, note));
 }

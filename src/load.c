@@ -9,7 +9,7 @@
 
 #include "clock.h"
 
-enum { CACHE_LINE = 64, REAP_MAX = 64 };
+enum { CACHE_LINE = 64, REAP_MAX = 64, CHECK_INTERVAL_NS = 100000000 };
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -150,6 +150,12 @@ static int account(struct zc_load *load, struct zc_pass *pass, const struct zc_r
     pass->all_bytes += load->size_bytes;
     load->tick_bytes += load->size_bytes;
     zc_load_idle(load, available);
+    if (available >= load->next_check_ns) {
+        load->next_check_ns = available + CHECK_INTERVAL_NS;
+        const int rc = zc_pipeline_check(load->pipeline);
+        if (rc < 0)
+            return rc;
+    }
     if (available <= pass->start_ns || available > pass->end_ns)
         return 0;
     if (!pass->open) {
@@ -207,6 +213,7 @@ int zc_load_run(struct zc_load *load, struct zc_pass *pass)
     pass->open = false;
     load->next_tick_ns = begin + load->tick_interval_ns;
     load->tick_bytes = 0;
+    load->next_check_ns = begin + CHECK_INTERVAL_NS;
 
     int rc = 0;
     uint32_t first = 0;

@@ -49,6 +49,7 @@ struct zc_load {
     /* The loop's own. */
     uint64_t next_offset;
     uint64_t next_tick_ns, tick_bytes;
+    uint64_t next_check_ns;         /* of the connection, while completions keep coming */
 };
 
 /* Fill size, buffers and offsets: buffer_count of them at `buffers`, offsets over a region of region_bytes. */

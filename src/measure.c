@@ -40,7 +40,9 @@ static int run_prepare(struct zc_run *run)
     struct zc_result *const result = run->result;
     if (!zc_reuse_environment(run))
         zc_environment_read(&result->environment);
+    struct zc_error ignored;
     result->environment.device = *zc_device_info(params->device);
+    zc_device_look(params->device, &result->environment.device, &ignored);
     snprintf(result->peer.host, sizeof result->peer.host, "%s", params->host);
     result->peer.port = params->port;
 

@@ -198,6 +198,10 @@ struct zc_stages zc_pipeline_stages(const struct zc_pipeline *pipeline);
  * other strategy there is none, and nothing is done. Call it before. Any thread. 0, or a negative errno of ibv_dereg_mr(3). */
 int zc_pipeline_forget(struct zc_pipeline *pipeline, void *address, uint64_t length_bytes);
 
+/* Is the connection still there? Waiting looks by itself; this is for an owner whose READs have always completed before it waits.
+ * Costs a system call. 0, or the pipeline has failed. The owner's thread. */
+int zc_pipeline_check(struct zc_pipeline *pipeline);
+
 /* What the pipeline has caused since it was created, all of its threads together, but for the caller's own CPU time and allocator
  * calls. Between requests the figures stand still. */
 struct zc_pipeline_use {

@@ -39,13 +39,12 @@ int zc_region_create_scoped(const struct zc_device *device, size_t size_bytes, e
     r->seed = pattern_seed;
     r->scope = scope;
 
-    const int access = scope == ZC_RKEY_SESSION ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_READ;
     int rc = zc_buffer_create_pages(size_bytes, pages, zc_device_info(device)->numa_node, &r->buffer, err);
     if (rc)
         goto free_region;
     r->huge_bytes = zc_buffer_huge_bytes(&r->buffer);
     zc_pattern_fill(r->buffer.address, size_bytes, 0, pattern_seed);
-    rc = zc_mr_register(device, r->buffer.address, size_bytes, access, "the region", &r->mr, err);
+    rc = zc_region_offer(r, device, err);
     if (rc)
         goto destroy_buffer;
     *region = r;
@@ -62,9 +61,21 @@ void zc_region_destroy(struct zc_region *region)
 {
     if (!region)
         return;
-    zc_mr_deregister(region->mr);
+    zc_region_withdraw(region);
     zc_buffer_destroy(&region->buffer);
     free(region);
+}
+
+void zc_region_withdraw(struct zc_region *region)
+{
+    zc_mr_deregister(region->mr);
+    region->mr = NULL;
+}
+
+int zc_region_offer(struct zc_region *region, const struct zc_device *device, struct zc_error *err)
+{
+    const int access = region->scope == ZC_RKEY_SESSION ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_READ;
+    return zc_mr_register(device, region->buffer.address, region->buffer.length_bytes, access, "the region", &region->mr, err);
 }
 
 uint64_t zc_region_address(const struct zc_region *region)

@@ -28,6 +28,10 @@ int zc_region_create_scoped(const struct zc_device *device, size_t size_bytes, e
 /* Does the device have type-2 windows (IBV_DEVICE_MEM_WINDOW_TYPE_2A or _2B)? */
 bool zc_region_windows_offered(const struct zc_device *device);
 void zc_region_destroy(struct zc_region *region);
+/* Deregister the memory, which stays as it is: nobody reads it until it is offered again, under another rkey. No window is bound to it. */
+void zc_region_withdraw(struct zc_region *region);
+/* Of one that was withdrawn; the device may be another than before, but as able. */
+int zc_region_offer(struct zc_region *region, const struct zc_device *device, struct zc_error *err);
 uint64_t zc_region_address(const struct zc_region *region);
 size_t zc_region_size(const struct zc_region *region);
 uint64_t zc_region_huge_bytes(const struct zc_region *region);  /* on huge pages when it was made; ZC_UNMEASURED: unknown */

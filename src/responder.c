@@ -1,5 +1,5 @@
 /* The responder's listener, its one descriptor and the events behind it: see responder.h. Sessions are in session.c, what they say
- * in messages.c, their times in deadlines.c. */
+ * in messages.c, their times in deadlines.c, async events in device_events.c. */
 #include "responder.h"
 
 #include <errno.h>
@@ -143,6 +143,7 @@ int zc_responder_create(const struct zc_responder_params *params, struct zc_resp
     if (params->allow)
         r->allow = *params->allow;
     r->params.allow = NULL;
+    r->last_id = params->sessions_before;
     r->epoll_fd = r->timer_fd = r->again_fd = -1;
 
     int rc = sessions_create(r, err);
@@ -235,23 +236,6 @@ void zc_responder_destroy(struct zc_responder *r)
 
 /* --- events --- */
 
-static void end_all(struct zc_responder *r, const char *why)
-{
-    for (uint32_t i = 0; i < r->params.max_sessions; i++)
-        if (r->sessions[i])
-            session_end(r, r->sessions[i], END_ERROR, why);
-}
-
-static void device_removed(struct zc_responder *r, struct rdma_cm_id *id)
-{
-    responder_log(r, ZC_LOG_ERROR, "the RDMA device %s was removed", zc_device_info(r->params.device)->name);
-    end_all(r, "the device was removed");
-    if (id == r->listener) {
-        zc_cm_id_destroy(r->listener);
-        r->listener = NULL;
-    }
-}
-
 static void cm_event(struct zc_responder *r, const struct zc_cm_event *event)
 {
     struct session_qp *qp = event->id->context;
@@ -272,7 +256,7 @@ static void cm_event(struct zc_responder *r, const struct zc_cm_event *event)
             session_end(r, qp->session, END_ERROR, "the peer did not complete the connection");
         break;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        device_removed(r, event->id);
+        responder_device_lost(r, true, "the device was removed");
         break;
     case RDMA_CM_EVENT_ESTABLISHED:     /* HELLO tells more */
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -280,64 +264,6 @@ static void cm_event(struct zc_responder *r, const struct zc_cm_event *event)
     default:
         break;
     }
-}
-
-/* Of a QP that may belong to a requester of this process: its number must be read before the event is acknowledged, because
- * ibv_destroy_qp(3) waits for that. */
-static void qp_event(struct zc_responder *r, enum ibv_event_type type, uint32_t qp_num)
-{
-    struct session_qp *qp = session_find_qp(r, qp_num);
-    if (!qp)
-        return;
-    if (type == IBV_EVENT_COMM_EST)
-        rdma_notify(qp->id, type);      /* a message overtook the CM's last word: the connection is established all the same */
-    else if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR ||
-             type == IBV_EVENT_PATH_MIG_ERR)
-        session_end(r, qp->session, END_ERROR, ibv_event_type_str(type));
-}
-
-static bool async_event(struct zc_responder *r)
-{
-    struct ibv_async_event event;
-    if (ibv_get_async_event(zc_device_context(r->params.device), &event) != 0)
-        return false;
-    enum ibv_event_type type = event.event_type;
-    bool ours = false;
-    uint32_t qp_num = 0;
-    switch (type) {
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_COMM_EST:
-        qp_num = event.element.qp->qp_num;
-        break;
-    case IBV_EVENT_CQ_ERR:
-        ours = event.element.cq == zc_completion_cq(r->completion);
-        break;
-    case IBV_EVENT_SRQ_ERR:
-        ours = event.element.srq == r->srq;
-        break;
-    case IBV_EVENT_DEVICE_FATAL:
-        ours = true;
-        break;
-    default:
-        break;
-    }
-    ibv_ack_async_event(&event);
-
-    if (qp_num)
-        qp_event(r, type, qp_num);
-    if (ours) {
-        responder_log(r, ZC_LOG_ERROR, "%s on %s ends all sessions", ibv_event_type_str(type), zc_device_info(r->params.device)->name);
-        end_all(r, ibv_event_type_str(type));
-    }
-    if (type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_PORT_ERR) {
-        responder_log(r, ZC_LOG_WARNING, "%s: %s", zc_device_info(r->params.device)->name, ibv_event_type_str(type));
-        if (r->params.port_changed)
-            r->params.port_changed(r->params.port_changed_arg);
-    }
-    return true;
 }
 
 /* Completions first: a BYE says more than the disconnection that follows it. The channels of rdma_cm and of async events are
@@ -353,8 +279,7 @@ void zc_responder_process(struct zc_responder *r)
         eventfd_write(r->again_fd, 1);
     for (int i = 0; i < EVENTS_A_CALL && zc_cm_event_next(r->channel, &event) > 0; i++)
         cm_event(r, &event);
-    for (int i = 0; i < EVENTS_A_CALL && async_event(r); i++)
-        ;
+    device_events_process(r, EVENTS_A_CALL);
     deadlines_expire(r);
     deadlines_set(r);
 }

@@ -28,6 +28,7 @@ struct zc_responder_params {
                                        the region is not registered there); else a numeric address */
     uint16_t port;                  /* 0: any free one */
     uint32_t max_sessions, max_qps_per_session;     /* 1..; QPs at most ZC_PEER_QPS_MAX */
+    uint64_t sessions_before;       /* of responders before this one: its first session has the next number */
     uint32_t max_sessions_per_peer; /* of one address; 0: as many as there may be at all */
     const struct zc_networks *allow;    /* whose requests are heard; copied; NULL or empty: everybody's */
     const struct zc_key *key;       /* whoever does not know it is told no rkey; borrowed; NULL: everybody is */
@@ -37,12 +38,14 @@ struct zc_responder_params {
     void (*log)(void *arg, enum zc_log_level level, const char *message);  /* one line; what is about a
                                        session begins with "session ID (PEER): ", a refusal with "refused PEER: "; may be NULL */
     void *log_arg;
-    void (*port_changed)(void *arg);    /* an async event of the device's port: zc_device_refresh() may tell more; may be NULL */
-    void *port_changed_arg;
+    void (*port_changed)(void *arg);    /* an async event of the device's port: zc_device_look() may tell more; may be NULL */
+    void (*device_lost)(void *arg, bool removed);   /* the device is being removed, or has failed for good: every session has been
+                                           ended, and the owner destroys the responder, but not from within; may be NULL */
+    void *device_arg;                   /* of the two */
 };
 
 struct zc_session_info {
-    uint64_t id;                    /* local, 1.. in order of arrival */
+    uint64_t id;                    /* local, in order of arrival */
     char peer[ZC_NAME_MAX];         /* ADDRESS:PORT */
     uint32_t qps;
     bool welcomed;                  /* HELLO has come and WELCOME has gone */
@@ -54,6 +57,7 @@ struct zc_responder_stats {
     uint64_t sessions_open, sessions_total, sessions_refused;
     uint64_t ended_bye, ended_disconnected, ended_error, ended_closed;
     uint64_t ended_timeout, ended_idle, ended_unreachable;      /* no HELLO or PROOF, no ALIVE, no answer to keep-alive */
+    uint64_t port_errors, port_activations;                     /* async events: the port went down, came up */
 };
 
 /* Listen. ZC_ERR_INVALID with field "listen" (no such address on an RDMA device), ZC_ERR_BUSY (the port is in use), ZC_ERR_RESOURCE,

@@ -1,6 +1,6 @@
-/* What the files of the responder share: responder.c (listener, events, descriptor), deadlines.c (what happens when nothing
- * happens), session.c (sessions and their QPs), windows.c (their rkeys), messages.c (the shared receive queue and what is said).
- * Private to src/. */
+/* What the files of the responder share: responder.c (listener, rdma_cm events, descriptor), device_events.c (async events),
+ * deadlines.c (what happens when nothing happens), session.c (sessions and their QPs), windows.c (their rkeys), messages.c (the shared
+ * receive queue and what is said). Private to src/. */
 #ifndef ZC_RESPONDER_PRIVATE_H
 #define ZC_RESPONDER_PRIVATE_H
 
@@ -98,6 +98,7 @@ struct zc_responder {
 
     struct zc_networks allow;
     bool refusing;                      /* everybody: the end has come */
+    bool lost;                          /* the device; told once */
     struct refusal refusals[REFUSALS];
 };
 
@@ -108,6 +109,11 @@ void responder_log(const struct zc_responder *responder, enum zc_log_level level
 /* Say BYE with a status and let its completion end the session, if there is anyone to say it to. */
 void responder_close(struct zc_responder *responder, struct session *session, uint16_t status);
 void responder_closed(struct zc_responder *responder, struct session *session);     /* CLOSING: now it may go */
+
+/* device_events.c */
+void device_events_process(struct zc_responder *responder, int budget);     /* those that are pending, at most `budget` */
+/* The device is being taken away or is beyond help: all sessions end, and the owner is told once. */
+void responder_device_lost(struct zc_responder *responder, bool removed, const char *why);
 
 /* deadlines.c */
 void deadlines_expire(struct zc_responder *responder);      /* those that have passed, if the timer has fired */

@@ -121,20 +121,29 @@ static void record(struct sweeper *sweeper, struct zc_cell *cell, const struct z
     zc_sweep_estimate(cell);
 }
 
-/* Errors of a cell are its own; the rest ends the sweep. */
-static void take_error(struct sweeper *sweeper, struct zc_cell *cell, const struct zc_error *error)
+static bool ends_the_sweep(const struct zc_error *error)
 {
     switch (error->kind) {
     case ZC_ERR_CANCELLED:
     case ZC_ERR_PEER:
     case ZC_ERR_VALIDATION:
     case ZC_ERR_INTERNAL:
+        return true;
+    case ZC_ERR_DEVICE:
+        return error->errnum == -ENODEV;    /* it was removed */
+    default:
+        return false;
+    }
+}
+
+/* Errors of a cell are its own; the rest ends the sweep. */
+static void take_error(struct sweeper *sweeper, struct zc_cell *cell, const struct zc_error *error)
+{
+    if (ends_the_sweep(error)) {
         sweeper->sweep->error = *error;
         sweeper->rc = error->errnum ? error->errnum : -EIO;
-        break;
-    default:
+    } else {
         cell->error = *error;
-        break;
     }
 }
 

@@ -165,6 +165,8 @@ static int check_welcome(struct zc_connection *c, struct zc_error *err)
 
 static int lost_early(const struct zc_connection *c, struct zc_error *err)
 {
+    if (c->removed)
+        return connection_removed(c, err);
     if (c->told)
         return zc_error_set(err, ZC_ERR_PEER, -ECONNREFUSED, "peer", "peer %s refused: %s", c->name, c->lost);
     return zc_error_set(err, ZC_ERR_PEER, -ENOTCONN, "peer", "peer %s was lost before its WELCOME: %s", c->name, c->lost);

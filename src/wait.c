@@ -11,6 +11,24 @@ enum {
     SLEEP_NS = ZC_SLEEP_MS * 1000000,
 };
 
+static int fail_stuck(struct zc_pipeline *pipeline)
+{
+    char note[ZC_PORT_NOTE_MAX];
+    return zc_pipeline_fail(pipeline, ZC_ERR_PEER, -ETIMEDOUT, "no completion for %.3g s with %" PRIu32 " READs in flight%s",
+                            (double)pipeline->params.stuck_ns / 1e9, pipeline->posted,
+                            zc_device_port_note(pipeline->params.device, note));
+}
+
+int zc_pipeline_check(struct zc_pipeline *pipeline)
+{
+    struct zc_error lost;
+    const int rc = zc_connection_check(pipeline->params.connection, &lost);
+    const int landed = rc == -ENOTCONN ? zc_pipeline_collect(pipeline) : 0;     /* a READ that has failed knows the cause */
+    if (landed < 0)
+        return landed;
+    return rc < 0 ? zc_pipeline_fail(pipeline, lost.kind, rc, "%s", lost.message) : 0;
+}
+
 int zc_pipeline_look_around(struct zc_pipeline *pipeline)
 {
     struct zc_watch *const watch = &pipeline->watch;
@@ -23,13 +41,11 @@ int zc_pipeline_look_around(struct zc_pipeline *pipeline)
     if (now < watch->next_check_ns)
         return 0;
     watch->next_check_ns = now + CHECK_INTERVAL_NS;
-    struct zc_error lost;
-    const int rc = zc_connection_check(params->connection, &lost);
+    const int rc = zc_pipeline_check(pipeline);
     if (rc < 0)
-        return zc_pipeline_fail(pipeline, lost.kind, rc, "%s", lost.message);
+        return rc;
     if (pipeline->posted > 0 && now - watch->since_ns >= params->stuck_ns)
-        return zc_pipeline_fail(pipeline, ZC_ERR_PEER, -ETIMEDOUT, "no completion for %.3g s with %" PRIu32 " READs in flight",
-                                (double)params->stuck_ns / 1e9, pipeline->posted);
+        return fail_stuck(pipeline);
     if (params->idle)
         params->idle(params->idle_arg, now);
     return 0;

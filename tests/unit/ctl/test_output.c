@@ -275,7 +275,11 @@ static void test_stats(void **state)
         "\"timeout\":0,\"idle\":0,\"unreachable\":2,\"closed\":0}},\"objects\":{\"pds\":1,\"mrs\":1,\"mr_bytes\":268435456,\"mws\":3,\"cqs\":1,\"channels\":1,\"qps\":1,"
         "\"srqs\":1,\"cm_ids\":2},\"runs\":{\"active\":0,\"queued\":0,\"done\":3,\"failed\":1,\"cancelled\":1},"
         "\"results\":{\"stored\":5},\"clients\":1,\"process\":{\"rss_bytes\":300000000,\"fds\":21,\"threads\":3},"
-        "\"device\":\"zcsoft0\",\"region\":{\"size_bytes\":268435456},\"listen\":{\"address\":\"10.9.0.1\",\"port\":17471}}"), "stats");
+        "\"device\":\"zcsoft0\",\"device_present\":true,\"port\":{\"state\":\"ACTIVE\"},\"region\":{\"size_bytes\":268435456},"
+        "\"listen\":{\"address\":\"10.9.0.1\",\"port\":17471}}"), "stats");
+    char *text = render(output_text.stats, parse("{\"device\":\"rxe0\",\"device_present\":false}"));
+    assert_non_null(strstr(text, "device     rxe0 was REMOVED: nothing is served until it is back\n"));
+    free(text);
     expect(output_text.version, parse("{\"zcctl\":\"0.1.0\",\"zcrdmad\":{\"version\":\"0.1.0\",\"control_protocol\":\"2.0\","
                                       "\"peer_protocol\":1,\"result_schema\":1}}"), "version");
 }

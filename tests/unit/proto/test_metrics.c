@@ -7,7 +7,8 @@
 #include "zc_metrics.h"
 
 static const char stats[] =
-    "{\"uptime_s\": 1.5, \"clients\": 3, \"sessions\": {\"open\": 2, \"total\": 9, \"ended\": {\"bye\": 5, \"error\": 2}},"
+    "{\"device_present\": true, \"port\": {\"active\": false, \"events\": {\"down\": 2, \"up\": 1}},"
+    " \"uptime_s\": 1.5, \"clients\": 3, \"sessions\": {\"open\": 2, \"total\": 9, \"ended\": {\"bye\": 5, \"error\": 2}},"
     " \"objects\": {\"mr_bytes\": 9007199254740993}, \"process\": {\"rss_bytes\": null},"
     " \"runs\": {\"strategies\": {\"copy_async\": {\"ended\": {\"done\": 4, \"failed\": 0}, \"gib_per_s\": 0.5},"
     " \"a\\\"\\\\b\": {\"ended\": {\"done\": 1}, \"gib_per_s\": null}}}}";
@@ -33,6 +34,9 @@ static void test_openmetrics(void **state)
     (void)state;
     char *text = render(stats, ZC_METRICS_OPENMETRICS);
     has(text, "# TYPE zcrdma_uptime_seconds gauge\n");
+    has(text, "\nzcrdma_device_present 1\n");
+    has(text, "\nzcrdma_port_active 0\n");
+    has(text, "\nzcrdma_port_events_total{event=\"down\"} 2\nzcrdma_port_events_total{event=\"up\"} 1\n");
     has(text, "\nzcrdma_uptime_seconds 1.5\n");
     has(text, "# TYPE zcrdma_sessions_opened counter\n");
     has(text, "\nzcrdma_sessions_opened_total 9\n");

@@ -124,7 +124,8 @@ static atomic_bool cancel;
 static int cancel_fd = -1;
 static struct zc_progress progress;
 static uint64_t wakes, cancelled_ns, longest_gap_ns, last_wake_ns;
-static double cancel_after_s, stop_peer_after_s;    /* in the window; 0: never */
+static double cancel_after_s, stop_peer_after_s, withdraw_after_s;  /* in the window; 0: never */
+static bool withdrawn;                              /* the region */
 static enum zc_phase act_in;
 
 static void wake(void *arg)
@@ -145,6 +146,10 @@ static void wake(void *arg)
     }
     if (stop_peer_after_s > 0 && in_phase >= stop_peer_after_s)
         stop_peer_now();
+    if (withdraw_after_s > 0 && in_phase >= withdraw_after_s && !withdrawn) {
+        withdrawn = true;
+        zc_region_withdraw(region);
+    }
 }
 
 static struct zc_run_options options;
@@ -175,9 +180,10 @@ static int run_at(uint16_t port, struct zc_result *result)
     const uint64_t mrs = atomic_load(&zc_counters.mrs), cqs = atomic_load(&zc_counters.cqs);
     const int rc = zc_measure(&params, result);
     close(cancel_fd);
-    cancel_after_s = stop_peer_after_s = 0;
+    cancel_after_s = stop_peer_after_s = withdraw_after_s = 0;
     assert_int_equal(atomic_load(&zc_counters.cqs), responder ? cqs : cqs - 1);
-    assert_int_equal(atomic_load(&zc_counters.mrs), responder ? mrs : mrs - 1);    /* the responder has one for its receives */
+    /* The responder has one for its receives. */
+    assert_int_equal(atomic_load(&zc_counters.mrs), mrs - (responder ? 0 : 1) - (withdrawn ? 1 : 0));
     assert_int_equal(atomic_load(&progress.phase), ZC_PHASE_END);
     assert_int_equal(result->error.errnum, rc);
     if (rc < 0)

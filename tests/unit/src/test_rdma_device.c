@@ -31,8 +31,14 @@ static void test_list_and_open(void **state)
         assert_int_equal(info->kind, ZC_DEVICE_RXE);
     if (info->kind != ZC_DEVICE_HARDWARE)
         assert_true(isnan(info->rate_gbit_per_s));
-    assert_int_equal(zc_device_refresh(device, &err), 0);
-    assert_string_equal(info->port_state, "ACTIVE");
+    struct zc_device_info now;
+    char note[ZC_PORT_NOTE_MAX];
+    assert_int_equal(zc_device_look(device, &now, &err), 0);
+    assert_string_equal(now.port_state, "ACTIVE");
+    assert_string_equal(now.name, info->name);
+    assert_string_equal(zc_device_port_note(device, note), "");
+    assert_string_equal(zc_device_port_note(NULL, note), "");
+    assert_false(zc_device_gone(device));
 
     struct zc_device *again;
     assert_int_equal(zc_device_open(info->name, &again, &err), 0);

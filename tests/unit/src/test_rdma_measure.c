@@ -185,6 +185,30 @@ static void test_a_peer_that_goes_away(void **state)
     zc_result_destroy(&result);
 }
 
+/* The rkey that a run reads with becomes invalid under it. The session ends, its run says of what, and the next one has a new rkey. */
+static void test_a_region_that_is_withdrawn(void **state)
+{
+    (void)state;
+    struct zc_result result;
+    struct zc_error err = {.kind = ZC_ERR_NONE};
+    set_options(16 << 10);
+    options.measure_s = 30;
+    act_in = ZC_PHASE_LATENCY;
+    withdraw_after_s = 0.2;
+    assert_int_equal(run(&result), -EIO);
+    assert_int_equal(result.state, ZC_RUN_FAILED);
+    assert_int_equal(result.error.kind, ZC_ERR_PEER);
+    assert_non_null(strstr(result.error.message, "failed at the peer: remote access error"));
+    zc_result_destroy(&result);
+    assert_int_equal(zc_region_offer(region, device, &err), 0);
+    withdrawn = false;
+    set_options(16 << 10);
+    options.validate = ZC_VALIDATE_ALL;
+    assert_done(&result);
+    assert_int_equal(result.validation.failed, false);
+    zc_result_destroy(&result);
+}
+
 static void test_nobody_listens(void **state)
 {
     (void)state;
@@ -261,6 +285,7 @@ int main(void)
         CASE(test_skipping),
         CASE(test_cancel_keeps_a_partial_window),
         CASE(test_a_peer_that_goes_away),
+        CASE(test_a_region_that_is_withdrawn),
         CASE(test_nobody_listens),
         CASE(test_sizes_that_cannot_be),
         CASE(test_the_whole_region),
