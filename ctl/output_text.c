@@ -157,6 +157,16 @@ static void print_counters(FILE *out, const char *label, const json_t *object, c
 #define PRINT_COUNTERS(out, label, object, members) \
     print_counters(out, label, object, members, sizeof(members) / sizeof((members)[0]))
 
+static void print_stats_device(FILE *out, const json_t *answer)
+{
+    if (json_is_false(json_object_get(answer, "device_present")))
+        fprintf(out, "%-10s %s was REMOVED: nothing is served until it is back\n", "device", text_at(answer, "device"));
+    else
+        fprintf(out, "%-10s %s, port %s, region of %s, listening on %s port %s\n", "device", text_at(answer, "device"),
+                text_at(answer, "port.state"), format_bytes(number_at(answer, "region.size_bytes")).s,
+                text_at(answer, "listen.address"), format_count(number_at(answer, "listen.port")).s);
+}
+
 static void print_stats(FILE *out, json_t *answer)
 {
     static const char *const sessions[][2] = { { "open", "open" }, { "total", "in all" }, { "refused", "refused" } };
@@ -173,9 +183,7 @@ static void print_stats(FILE *out, json_t *answer)
             format_plural(number_at(answer, "clients"), "client").s, format_bytes(number_at(answer, "process.rss_bytes")).s,
             format_plural(number_at(answer, "process.fds"), "descriptor").s,
             format_plural(number_at(answer, "process.threads"), "thread").s);
-    fprintf(out, "%-10s %s, region of %s, listening on %s port %s\n", "device", text_at(answer, "device"),
-            format_bytes(number_at(answer, "region.size_bytes")).s, text_at(answer, "listen.address"),
-            format_count(number_at(answer, "listen.port")).s);
+    print_stats_device(out, answer);
     PRINT_COUNTERS(out, "sessions", member_at(answer, "sessions"), sessions);
     PRINT_COUNTERS(out, "  ended", member_at(answer, "sessions.ended"), ended);
     PRINT_COUNTERS(out, "objects", member_at(answer, "objects"), objects);

@@ -11,6 +11,7 @@
 #include "doctor.h"
 #include "log.h"
 #include "peer.h"
+#include "presence.h"
 #include "serving.h"
 #include "worker.h"
 #include "zc_json.h"
@@ -19,10 +20,12 @@ struct doctor {
     struct worker *worker;
     int cancel_fd;
     atomic_bool cancel;
+    size_t examinations;        /* submitted and not back */
 };
 
 struct examination {
     struct worker_job job;      /* first: the worker hands it back */
+    struct doctor *doctor;
     struct call *call;          /* NULL: its client has gone */
     struct zc_probe_params ask; /* the peer, if one is named */
     struct zc_doctor_facts facts;
@@ -60,6 +63,11 @@ void doctor_cancel(struct daemon *daemon)
     atomic_store(&daemon->doctor->cancel, true);
     if (write(daemon->doctor->cancel_fd, &one, sizeof one) < 0)
         log_error("doctor: cannot be woken for stopping: %s", strerror(errno));
+}
+
+bool doctor_busy(const struct daemon *daemon)
+{
+    return daemon->doctor->examinations > 0;
 }
 
 void doctor_stop(struct daemon *daemon)
@@ -102,6 +110,7 @@ static json_t *encode(const struct examination *examination)
 static void on_done(struct worker_job *job, bool worked)
 {
     struct examination *examination = (struct examination *)job;
+    examination->doctor->examinations--;
     if (examination->call && worked)
         call_reply(examination->call, encode(examination));
     else if (examination->call)
@@ -150,7 +159,7 @@ static void take_facts(const struct daemon *daemon, struct zc_doctor_facts *fact
     struct zc_responder_stats sessions;
     zc_doctor_facts_read(daemon->device, facts);
     runs_stats(daemon->runs, &runs);
-    zc_responder_stats(daemon->responder, &sessions);
+    serving_stats(daemon, &sessions);
     facts->runs_active = (uint32_t)runs.active;
     facts->sessions_open = (uint32_t)sessions.sessions_open;
     facts->region_bytes = zc_region_size(daemon->region);
@@ -159,6 +168,8 @@ static void take_facts(const struct daemon *daemon, struct zc_doctor_facts *fact
 int cmd_doctor(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)
 {
     (void)result;
+    if (!presence_served(daemon))
+        return presence_error(daemon, err);
     struct examination *examination = calloc(1, sizeof *examination);
     if (!examination)
         return zc_error_set(err, ZC_ERR_RESOURCE, -ENOMEM, NULL, "doctor: out of memory");
@@ -176,6 +187,8 @@ int cmd_doctor(struct daemon *daemon, struct call *call, const json_t *params, j
     examination->ask.cancel_fd = daemon->doctor->cancel_fd;
     examination->ask.cancel = &daemon->doctor->cancel;
     call_on_gone(call, on_gone, examination);
+    examination->doctor = daemon->doctor;
+    daemon->doctor->examinations++;
     worker_submit(daemon->doctor->worker, &examination->job);
     return CMD_KEPT;
 }

@@ -1,16 +1,20 @@
 /* stats */
 #include "cmd_stats.h"
 
+#include <string.h>
+
 #include "clock.h"
 #include "cmd.h"
 #include "counters.h"
+#include "presence.h"
 #include "process.h"
+#include "serving.h"
 #include "zc_json.h"
 
 static json_t *sessions(const struct daemon *daemon)
 {
     struct zc_responder_stats s;
-    zc_responder_stats(daemon->responder, &s);
+    serving_stats(daemon, &s);
     json_t *ended = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "bye", zc_json_count(s.ended_bye), "disconnected",
                               zc_json_count(s.ended_disconnected), "error", zc_json_count(s.ended_error), "timeout",
                               zc_json_count(s.ended_timeout), "idle", zc_json_count(s.ended_idle), "unreachable",
@@ -72,18 +76,33 @@ static json_t *process(void)
                      zc_json_count(p.threads));
 }
 
+/* Without a device there is no listener, and no state of a port. */
+static json_t *listener(const struct daemon *daemon)
+{
+    json_t *port = daemon->responder ? json_integer(zc_responder_port(daemon->responder)) : json_null();
+    return json_pack("{s:s, s:o}", "address", daemon->config.listen.address, "port", port);
+}
+
+static json_t *port(const struct daemon *daemon)
+{
+    struct zc_responder_stats s;
+    serving_stats(daemon, &s);
+    const char *state = serving_port_state(daemon);
+    json_t *events = json_pack("{s:o, s:o}", "down", zc_json_count(s.port_errors), "up", zc_json_count(s.port_activations));
+    return json_pack("{s:o, s:b, s:o}", "state", zc_json_text(state), "active", strcmp(state, "ACTIVE") == 0, "events", events);
+}
+
 json_t *stats_to_json(const struct daemon *daemon)
 {
     json_t *results = json_pack("{s:o}", "stored", zc_json_count(store_count(daemon->store)));
     json_t *region = json_pack("{s:o, s:o}", "size_bytes", zc_json_count(zc_region_size(daemon->region)), "huge_page_bytes",
                                zc_json_count(zc_region_huge_bytes(daemon->region)));
-    json_t *listen = json_pack("{s:s, s:i}", "address", daemon->config.listen.address, "port",
-                               (int)zc_responder_port(daemon->responder));
-    return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "uptime_s",
+    return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o}", "uptime_s",
                      (double)(zc_now_ns() - daemon->started_ns) / 1e9, "sessions", sessions(daemon), "objects", objects(), "runs",
                      runs(daemon), "results", results, "clients", zc_json_count(control_clients(daemon->control)), "clients_refused",
                      zc_json_count(control_refused(daemon->control)), "process", process(), "device",
-                     zc_device_info(daemon->device)->name, "region", region, "listen", listen);
+                     daemon->device_name, "device_present", presence_served(daemon), "device_removals",
+                     zc_json_count(presence_removals(daemon)), "port", port(daemon), "region", region, "listen", listener(daemon));
 }
 
 int cmd_stats(struct daemon *daemon, struct call *call, const json_t *params, json_t **result, struct zc_error *err)

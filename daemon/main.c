@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "log.h"
 #include "measure.h"
 #include "metrics.h"
+#include "presence.h"
 #include "reexec.h"
 #include "service.h"
 #include "serving.h"
@@ -34,7 +34,10 @@ static void raise_descriptors(void)
 
 static int start_device(struct daemon *daemon, struct zc_error *err)
 {
-    return device_choose(daemon->config.device, daemon->config.argv, &daemon->device, err);
+    int failed = device_choose(daemon->config.device, daemon->config.argv, &daemon->device, err);
+    if (!failed)
+        snprintf(daemon->device_name, sizeof daemon->device_name, "%s", zc_device_info(daemon->device)->name);
+    return failed;
 }
 
 static void stop_device(struct daemon *daemon)
@@ -110,34 +113,16 @@ static void stop_key(struct daemon *daemon)
     zc_key_destroy(daemon->key);
 }
 
-static enum zc_rkey_scope rkey_scope(const struct daemon *daemon)
+static void on_device_lost(void *arg)
 {
-    switch ((enum config_rkey_scope)daemon->config.rkey_scope) {
-    case CONFIG_RKEY_SESSION: return ZC_RKEY_SESSION;
-    case CONFIG_RKEY_REGION: return ZC_RKEY_REGION;
-    case CONFIG_RKEY_AUTO: break;
-    }
-    return zc_region_windows_offered(daemon->device) ? ZC_RKEY_SESSION : ZC_RKEY_REGION;
-}
-
-static int start_region(struct daemon *daemon, struct zc_error *err)
-{
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        seed = zc_now_ns();
-    return zc_region_create_scoped(daemon->device, daemon->config.region_size_bytes, (enum zc_pages)daemon->config.region_pages,
-                                   rkey_scope(daemon), seed, &daemon->region, err);
-}
-
-static void stop_region(struct daemon *daemon)
-{
-    zc_region_destroy(daemon->region);
+    presence_lost(arg, true);
 }
 
 static int start_runs(struct daemon *daemon, struct zc_error *err)
 {
     struct runs_params params = { .loop = daemon->loop, .store = daemon->store, .device = daemon->device,
-                                  .key = daemon->key, .thread_allocations = daemon->thread_allocations, .measure = zc_measure };
+                                  .key = daemon->key, .thread_allocations = daemon->thread_allocations, .measure = zc_measure,
+                                  .device_lost = on_device_lost, .device_arg = daemon };
     serving_self(daemon, &params.self);
     return runs_create(&params, &daemon->runs, err);
 }
@@ -157,10 +142,10 @@ static const struct stage {
     { start_store, stop_store },
     { start_worker, stop_worker },
     { start_key, stop_key },
-    { start_region, stop_region },
     { serving_start, serving_stop },
     { start_runs, stop_runs },
     { doctor_start, doctor_stop },
+    { presence_start, presence_stop },
     { metrics_start, metrics_stop },
     { service_start, service_stop },
 };

@@ -39,6 +39,9 @@ struct run {
     char host[ZC_PEER_MAX];
     uint16_t port;
     pthread_t thread;
+    const struct zc_device *device;     /* the daemon's, when it became active */
+    char gone[ZC_NAME_MAX];     /* or that it was taken away: its name */
+    bool own_device;            /* it has opened another one; written by the thread before `ended` */
     int cancel_fd;
     atomic_bool cancel;
     atomic_bool ended;
@@ -61,6 +64,7 @@ struct runs {
     struct loop_wake *wake;
     struct loop_timer *tick;    /* runs while a run has not ended */
     struct runs_stats totals;
+    char gone[ZC_NAME_MAX];     /* the name of a device that was taken away; "": it is there */
     time_t last_second;         /* of ids */
     unsigned last_tail;
     bool stopping;
@@ -123,15 +127,24 @@ static void not_measured(struct run *run, struct zc_result *result)
     result->peer.port = run->port;
 }
 
+int runs_gone_error(const char *name, struct zc_error *err)
+{
+    return zc_error_set(err, ZC_ERR_DEVICE, -ENODEV, "device", "the RDMA device %s was removed and is not back", name);
+}
+
 /* A device that a run names and that is not the daemon's is opened for this run alone. NULL in *own: there is none to close. */
-static int open_device(const struct run *run, const struct zc_device **device, struct zc_device **own, struct zc_error *err)
+static int open_device(struct run *run, const struct zc_device **device, struct zc_device **own, struct zc_error *err)
 {
     const char *name = run->options.device;
-    *device = run->runs->params.device;
+    const bool automatic = strcmp(name, "auto") == 0;
+    *device = run->device;
     *own = NULL;
-    if (strcmp(name, "auto") == 0 || strcmp(name, zc_device_info(*device)->name) == 0)
+    if (*run->gone && (automatic || strcmp(name, run->gone) == 0))
+        return runs_gone_error(run->gone, err);
+    if (automatic || (*device && strcmp(name, zc_device_info(*device)->name) == 0))
         return 0;
     const int failed = zc_device_open(name, own, err);
+    run->own_device = true;
     *device = *own;
     return failed;
 }
@@ -351,6 +364,14 @@ static void count_end(struct runs_stats *totals, const struct run *run)
     totals->not_stored += !*run->path;
 }
 
+/* Before the next run starts on it. */
+static void tell_device_lost(const struct runs *runs, const struct run *run)
+{
+    const bool lost = run->error.kind == ZC_ERR_DEVICE && run->error.errnum == -ENODEV;
+    if (lost && !run->own_device && !*run->gone && runs->params.device_lost)
+        runs->params.device_lost(runs->params.device_arg);
+}
+
 static void finish(struct runs *runs, struct run *run)
 {
     pthread_join(run->thread, NULL);
@@ -358,6 +379,7 @@ static void finish(struct runs *runs, struct run *run)
     close_cancel_fd(run);
     log_end(run);
     count_end(&runs->totals, run);
+    tell_device_lost(runs, run);
     while (run->waiters) {
         struct run_waiter *waiter = run->waiters;
         runs_forget(waiter);
@@ -401,6 +423,8 @@ static void start_next(struct runs *runs)
     if (!next)
         return;
     next->stage = RUN_ACTIVE;
+    next->device = runs->params.device;
+    memcpy(next->gone, runs->gone, sizeof next->gone);
     int failed = start_thread(next);
     if (failed) {       /* no threads to be had: the tick tries again */
         log_run(ZC_LOG_ERROR, next->id, "run %s: cannot start its thread: %s", next->id, strerror(-failed));
@@ -626,6 +650,19 @@ void runs_stats(const struct runs *runs, struct runs_stats *stats)
         stats->active += run->stage == RUN_ACTIVE;
         stats->queued += run->stage == RUN_QUEUED;
     }
+}
+
+void runs_device_gone(struct runs *runs, const char *name)
+{
+    snprintf(runs->gone, sizeof runs->gone, "%s", name);
+    runs->params.device = NULL;
+}
+
+void runs_device_back(struct runs *runs, const struct zc_device *device, const struct run_self *self)
+{
+    runs->gone[0] = 0;
+    runs->params.device = device;
+    runs->params.self = *self;
 }
 
 void runs_stop(struct runs *runs, void (*stopped)(void *arg), void *arg)

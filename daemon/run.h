@@ -37,6 +37,8 @@ struct runs_params {
     struct run_self self;
     uint64_t (*thread_allocations)(void);   /* see struct zc_measure_params */
     int (*measure)(const struct zc_measure_params *params, struct zc_result *result);   /* zc_measure(), or a test's */
+    void (*device_lost)(void *arg);         /* a run has found `device` removed; NULL: nobody cares */
+    void *device_arg;
 };
 
 /* What is known of a run that has not ended. */
@@ -126,6 +128,12 @@ void runs_forget(struct run_waiter *waiter);
 /* Visit what is active and queued, in that order. */
 void runs_list(struct runs *runs, void (*visit)(void *arg, const struct run_info *info), void *arg);
 void runs_stats(const struct runs *runs, struct runs_stats *stats);
+
+/* The device was taken away: what starts from here on fails, saying so, until it is back. Active runs may use it until runs_alive() is
+ * false. `self` may be another than before. */
+void runs_device_gone(struct runs *runs, const char *name);
+int runs_gone_error(const char *name, struct zc_error *err);    /* what they fail with */
+void runs_device_back(struct runs *runs, const struct zc_device *device, const struct run_self *self);
 
 /* Take no more runs, cancel all; `stopped` is called (perhaps from within) when the last one has ended. */
 void runs_stop(struct runs *runs, void (*stopped)(void *arg), void *arg);

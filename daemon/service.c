@@ -17,6 +17,7 @@
 #include "cmd_result.h"
 #include "log.h"
 #include "metrics.h"
+#include "presence.h"
 
 static const double STOP_DEADLINE_S = 4.;   /* the whole end takes at most 5 s */
 enum { FORCED_END_S = 5 };                  /* even if the main thread is stuck */
@@ -80,7 +81,9 @@ static void stop(struct service *service, int number)
     service->stopping = true;
     log_info("signal %d: stopping", number);
     sd_notify(0, "STOPPING=1");
-    zc_responder_refuse(daemon->responder);
+    presence_give_up(daemon);
+    if (daemon->responder)
+        zc_responder_refuse(daemon->responder);
     loop_timer_start(service->deadline, STOP_DEADLINE_S, 0.);
     signal(SIGALRM, on_forced_end);
     alarm(FORCED_END_S);
@@ -190,5 +193,5 @@ void service_stop(struct daemon *daemon)
 void service_ready(const struct daemon *daemon)
 {
     log_info("ready on %s", daemon->config.socket);
-    sd_notifyf(0, "READY=1\nSTATUS=Serving peers with %s", zc_device_info(daemon->device)->name);
+    sd_notifyf(0, "READY=1\nSTATUS=Serving peers with %s", daemon->device_name);
 }

@@ -16,6 +16,10 @@ struct metric {
 };
 
 static const struct metric metrics[] = {
+    { "device_present", false, "device_present", 1, "1 while the RDMA device is there, 0 from its removal until it is back." },
+    { "device_removals", true, "device_removals", 1, "Times that the RDMA device was removed." },
+    { "port_active", false, "port.active", 1, "1 while the port of the RDMA device is ACTIVE." },
+    { "port_events", true, "port.events.{event}", 1, "Times that the port of the RDMA device went down and up." },
     { "uptime_seconds", false, "uptime_s", 1, "Time since zcrdmad was started." },
     { "sessions", false, "sessions.open", 1, "Sessions of peers that read here." },
     { "sessions_opened", true, "sessions.total", 1, "Sessions that were accepted." },
@@ -65,11 +69,13 @@ static void write_head(struct writer *writer)
 static void write_sample(struct writer *writer, const json_t *value, const char *labels)
 {
     const struct metric *m = writer->metric;
-    if (!json_is_number(value))
+    if (!json_is_number(value) && !json_is_boolean(value))
         return;
     write_head(writer);
     fprintf(writer->out, "zcrdma_%s%s%s%s%s ", m->name, m->counter ? "_total" : "", *labels ? "{" : "", labels, *labels ? "}" : "");
-    if (json_is_integer(value) && m->scale == 1)
+    if (json_is_boolean(value))
+        fprintf(writer->out, "%d\n", json_is_true(value));
+    else if (json_is_integer(value) && m->scale == 1)
         fprintf(writer->out, "%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
     else
         fprintf(writer->out, "%.12g\n", json_number_value(value) * m->scale);
