@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness import BUILD, DEADLINE_S, LAB, LONG, SHORT, SLOW, SOFT, environment, one_line, wait_until
+from harness import BUILD, DEADLINE_S, LAB, LONG, SHORT, SLOW, SOFT, environment, free_port, one_line, wait_until
 
 CROWD = BUILD / "tests" / "e2e" / "e2e_crowd"
 RUN = ("run", "--strategy", "copy_blocking", "--peer")
@@ -277,6 +277,28 @@ def test_rkey_taken_away(start, crowd):
     _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
     assert zcctl.returncode == 1
     assert "it ended the session" in one_line(errors)
+    assert other.stop() > 0
+
+
+@pytest.mark.native
+def test_peer_started_anew_with_another_region(start, crowd):
+    """Address and rkey of the region that a run reads are gone with the process that had it. The run says so, those who read elsewhere read
+    on, and the next run reads what is there now."""
+    responder, requester = start("--rkey-scope", "region", listen=f"0.0.0.0:{free_port()}"), start()
+    address = responder.address
+    zcctl = requester.popen(*RUN, address, *LONG)
+    requester.wait_running()
+    other = crowd(requester, "hold", 1, 1)
+    assert other.line() == "open 1"
+    responder.kill()
+    responder.arguments[responder.arguments.index("16M")] = "8M"
+    responder.start()
+    _, errors = zcctl.communicate(timeout=2 * DEADLINE_S)
+    assert zcctl.returncode == 1
+    assert "peer" in one_line(errors)
+    fails(requester, "--size", "16M", "--footprint", "16M", peer=address, words=("larger than the peer's region of 8388608 bytes",))
+    document = requester.run(*SURE, "--validate", "all", peer=address)
+    assert document["validation"]["state"] == "passed" and document["peer"]["region_bytes"] == 8 << 20
     assert other.stop() > 0
 
 
