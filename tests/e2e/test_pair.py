@@ -11,11 +11,12 @@ import time
 
 import pytest
 
-from harness import wait_until
+from harness import DEADLINE_S, one_line, wait_until
 from test_strategies import STRATEGIES
 
 SERVER = os.environ.get("ZC_LAB_SERVER")
 pytestmark = pytest.mark.skipif(not SERVER, reason="needs tests/lab/pair")
+CLIENT = os.environ.get("ZC_LAB_CLIENT")
 PEER = f"{SERVER}:{os.environ.get('ZC_PAIR_PORT')}"
 QUICK = ("--warmup", "0.1", "--measure", "0.6", "--memory-max", "16M", "--footprint", "1M", "--operations-max", "4")
 
@@ -43,13 +44,38 @@ def test_every_strategy(daemon, check_schema):
     wait_until(lambda: resources() == idle[1], "the kernel's objects are gone")
 
 
-def test_dead_host(daemon):
-    """The last test: the server's machine ends within the run, as by a power cut. No packet says so; retries and deadlines must."""
+def test_link_down(daemon):
+    """This machine's link goes down within the run. Soft-RoCE of Linux 6.1 then connects nobody any more, until its device is made anew,
+    which the daemon survives."""
     idle = daemon.objects(), resources()
+    zcctl = daemon.popen("run", "--strategy", "copy_non_blocking", "--peer", PEER, *QUICK, "--size", "64K", "--measure", 300)
+    daemon.wait_running()
+    subprocess.run(("ip", "link", "set", "eth0", "down"), check=True)
+    _, errors = zcctl.communicate(timeout=DEADLINE_S)
+    assert zcctl.returncode == 1 and re.search("port 1 of rxe0 is DOWN|went into the error state", one_line(errors)), errors
+    daemon.wait_objects(idle[0])
+    wait_until(lambda: resources() == idle[1], "the kernel's objects are gone")
+    subprocess.run(("ip", "link", "set", "eth0", "up"), check=True)
+    subprocess.run(("rdma", "link", "delete", "rxe0"), check=True, timeout=DEADLINE_S)
+    subprocess.run(("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"), check=True)
+    wait_until(lambda: daemon.call("stats")["device_present"], "the device is served again")
+    assert daemon.run(*QUICK, "--size", "64K", "--skip-latency", peer=PEER)["state"] == "done"
+    daemon.wait_objects(idle[0])
+    wait_until(lambda: resources() == idle[1], "the kernel's objects are gone")
+
+
+def test_dead_host(daemon):
+    """The last test: the server's machine ends, as by a power cut, within a run from it and within one of its own from here. No packet
+    says so; retries, deadlines and keep-alive must."""
+    idle = daemon.objects(), resources()
+    shared = pathlib.Path(os.environ["ZC_PAIR_SHARED"])
+    (shared / "read.new").write_text(f"{CLIENT}:{daemon.call('stats')['listen']['port']}")
+    (shared / "read.new").rename(shared / "read")
+    daemon.wait_busy()
     run = daemon.call("run.start", {"strategy": "pipeline_non_blocking", "peer": PEER, "size": "64K", "chunk_size": "16K", "measure": 300,
                                     "memory_max": "16M", "validate": "first"})["id"]
     daemon.wait_running()
-    pathlib.Path(os.environ["ZC_PAIR_SHARED"], "die").touch()
+    (shared / "die").touch()
     began = time.monotonic()
     document = daemon.call("run.wait", {"id": run})["result"]
     assert time.monotonic() - began < 60
@@ -57,6 +83,7 @@ def test_dead_host(daemon):
     assert SERVER in document["error"]["message"]
     assert document["throughput"]["gib_per_s"] is None, "a window that waited for a dead peer says nothing"
     daemon.wait_objects(idle[0])
+    assert daemon.call("stats")["sessions"]["ended"]["unreachable"] == 1, "keep-alive has found the silent reader"
     wait_until(lambda: resources() == idle[1], "the kernel's objects are gone")
     with contextlib.suppress(subprocess.TimeoutExpired):
         done = daemon.zcctl("run", "--strategy", "copy_blocking", "--peer", PEER, *QUICK, status=1)
