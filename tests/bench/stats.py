@@ -15,10 +15,12 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness  # noqa: E402
+from crowd import Crowd  # noqa: E402
 
 GOAL_MS = 50
 STATS = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "stats"}).encode() + b"\n"
 LINE_MAX = 1 << 20
+SESSIONS = 255
 
 
 def misuse(path, misbehave):
@@ -90,7 +92,8 @@ CASES = [
     ("lines of 1 MiB + 1", [overlong]),
     ("lines of 1 MiB, deeply nested", [nested]),
     ("lists of all results", [lists]),
-    ("all of them at once", [flood, deaf, half_line, overlong, nested, lists] + ["idle"] * 50),
+    ("255 busy sessions", ["busy"]),
+    ("all of them at once", [flood, deaf, half_line, overlong, nested, lists, "busy"] + ["idle"] * 50),
 ]
 
 
@@ -106,9 +109,18 @@ def measure(daemon, seconds):
     return times_ms
 
 
+def busy(daemon):
+    """Sessions that READ without a pause; the run is one more."""
+    crowds = [Crowd(daemon, "hold", SESSIONS // 5, 1) for _ in range(5)]
+    for crowd in crowds:
+        assert crowd.line() == f"open {SESSIONS // 5}"
+    return crowds
+
+
 def one_case(daemon, misuses, seconds):
+    crowds = busy(daemon) if "busy" in misuses else []
     idle = [daemon.control() for kind in misuses if kind == "idle"]
-    others = [multiprocessing.Process(target=misuse, args=(daemon.socket, kind), daemon=True) for kind in misuses if kind != "idle"]
+    others = [multiprocessing.Process(target=misuse, args=(daemon.socket, kind), daemon=True) for kind in misuses if callable(kind)]
     for other in others:
         other.start()
     time.sleep(0.3)
@@ -116,6 +128,8 @@ def one_case(daemon, misuses, seconds):
     for other in others:
         other.kill()
         other.join()
+    for crowd in crowds:
+        crowd.end()
     for client in idle:
         client.close()
     return times
@@ -143,7 +157,8 @@ def main():
                         help="SCHED_RR for the daemon's main thread and the client that measures: for a machine with other work")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="zc-bench-") as folder:
-        daemon = harness.Daemon(pathlib.Path(folder) / "daemon", "--log-level", "error").start()
+        daemon = harness.Daemon(pathlib.Path(folder) / "daemon", "--log-level", "error", "--max-sessions", SESSIONS + 1,
+                                "--max-sessions-per-peer", SESSIONS + 1).start()
         try:
             fill(daemon, options.results)
             daemon.call("result.list")

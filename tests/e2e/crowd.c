@@ -1,8 +1,10 @@
-/* e2e_crowd: many sessions in one process, by libzcrdma. The end-to-end tests start several of it against one zcrdmad.
+/* e2e_crowd: many sessions in one process, by libzcrdma. The end-to-end tests and tests/bench start several of it against one zcrdmad.
  *   e2e_crowd HOST PORT hold SESSIONS QPS    opens them, says "open N", or "refused ..." for the first that is not, and reads through
  *                                            all of them until its stdin ends; then it says "reads N", or "lost ..." before
  *   e2e_crowd HOST PORT die ROUNDS           so many processes, eight at a time, each with a session that READs: all of them are
- *                                            killed in the middle; then "died N" */
+ *                                            killed in the middle; then "died N"
+ *   e2e_crowd HOST PORT turns QPS            for each line of its stdin, which is a number of seconds: opens and closes sessions, one
+ *                                            after the other, for so long; then "turns N NS", sessions and nanoseconds */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -137,6 +139,37 @@ static void hold(const char *host, uint16_t port, uint32_t sessions, uint32_t qp
     say_count("reads", crowd.reads);
 }
 
+static void take_turns(struct crowd *crowd, const char *host, uint16_t port, uint32_t qps, uint64_t seconds)
+{
+    const uint64_t begin_ns = zc_now_ns();
+    uint64_t turns = 0, now_ns;
+    char text[48];
+    do {
+        if (!join(crowd, host, port, qps))
+            exit(1);
+        crowd->count--;
+        zc_connection_close(crowd->members[0].connection);
+        zc_completion_destroy(crowd->members[0].completion);
+        turns++;
+        now_ns = zc_now_ns();
+    } while (now_ns - begin_ns < seconds * 1000000000u);
+    snprintf(text, sizeof text, "%llu %llu", (unsigned long long)turns, (unsigned long long)(now_ns - begin_ns));
+    say("turns", text);
+}
+
+static void turns_on_demand(const char *host, uint16_t port, uint32_t qps)
+{
+    struct member member = { 0 };
+    struct crowd crowd = { .members = &member };
+    char line[16];
+    open_device(&crowd);
+    while (fgets(line, sizeof line, stdin))
+        take_turns(&crowd, host, port, qps, strtoull(line, NULL, 10));
+    zc_mr_deregister(crowd.mr);
+    zc_buffer_destroy(&crowd.buffer);
+    zc_device_close(crowd.device);
+}
+
 static void live_and_die(const char *host, uint16_t port)
 {
     struct member member = { 0 };
@@ -181,7 +214,9 @@ int main(int argc, char **argv)
         hold(argv[1], port, (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]));
     else if (argc == 5 && !strcmp(argv[3], "die"))
         die_in_rounds(argv[1], port, (uint32_t)atoi(argv[4]));
+    else if (argc == 5 && !strcmp(argv[3], "turns"))
+        turns_on_demand(argv[1], port, (uint32_t)atoi(argv[4]));
     else
-        die("usage: HOST PORT hold SESSIONS QPS | HOST PORT die ROUNDS");
+        die("usage: HOST PORT hold SESSIONS QPS | HOST PORT die ROUNDS | HOST PORT turns QPS");
     return 0;
 }

@@ -196,9 +196,15 @@ static inline int run(struct zc_result *result)
     return run_at(zc_responder_port(responder), result);
 }
 
+/* A window that a busy machine slept through is tried again, longer. */
 static inline void assert_done(struct zc_result *result)
 {
-    if (run(result) < 0)
+    int rc;
+    while ((rc = run(result)) < 0 && result->error.kind == ZC_ERR_UNMEASURED && options.measure_s < 5) {
+        zc_result_destroy(result);
+        options.measure_s *= 4;
+    }
+    if (rc < 0)
         fail_msg("%s", result->error.message);
     assert_int_equal(result->state, ZC_RUN_DONE);
 }
