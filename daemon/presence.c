@@ -37,13 +37,19 @@ static void leave(struct presence *presence)
     serving_close(daemon);
 }
 
+/* By threads: a run may use another device, too. */
+static bool in_use(const struct daemon *daemon)
+{
+    return runs_alive(daemon->runs) || doctor_busy(daemon);
+}
+
 /* Closed as soon as nobody uses it. */
 static bool closed(struct presence *presence)
 {
     struct daemon *daemon = presence->daemon;
     if (!daemon->device)
         return true;
-    if (runs_alive(daemon->runs) || doctor_busy(daemon))
+    if (in_use(daemon))
         return false;
     if (presence->removed)
         zc_device_tell_gone(daemon->device);
@@ -88,8 +94,11 @@ static void on_timer(void *arg)
     struct daemon *daemon = presence->daemon;
     if (daemon->responder && (presence->lost || zc_device_gone(daemon->device)))
         leave(presence);
-    if (daemon->responder)
+    if (daemon->responder) {
+        if (!in_use(daemon))
+            zc_device_let_go_others(daemon->device);
         return;
+    }
     if (closed(presence))
         come_back(presence);
     else

@@ -413,7 +413,7 @@ void zc_device_close(struct zc_device *device)
     if (ibv_dealloc_pd(device->pd) == 0)
         zc_count(&zc_counters.pds, -1);
     if (zc_device_gone(device))
-        device_let_go(device);
+        device_let_go(device->context);
     rdma_free_devices(device->contexts);
     free(device);
 }

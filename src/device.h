@@ -36,6 +36,9 @@ const char *zc_device_port_note(const struct zc_device *device, char text[ZC_POR
 bool zc_device_gone(const struct zc_device *device);
 /* rdma_cm has said so (RDMA_CM_EVENT_DEVICE_REMOVAL), which comes a moment before it can be seen. Nobody else uses the device. */
 void zc_device_tell_gone(struct zc_device *device);
+/* librdmacm has opened every device of the host together with this one: let go those that have been taken away since. Nobody in this
+ * process uses another device than this one meanwhile. */
+void zc_device_let_go_others(struct zc_device *device);
 /* May a device of this name be opened with a port in use? By sysfs alone: nothing is opened. */
 bool zc_device_port_active(const char *name, uint8_t port);
 

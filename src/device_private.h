@@ -7,6 +7,7 @@
 struct zc_device {
     struct ibv_context **contexts;  /* from rdma_get_devices(3); held, because it keeps the contexts alive */
     struct ibv_context *context;
+    uint64_t let_go;                /* which of the first 64 contexts have been, by index */
     struct ibv_pd *pd;
     bool had_node;                  /* in sysfs, when it was opened; the software device has none */
     bool gone;                      /* whatever can be seen */
@@ -20,6 +21,6 @@ int device_read_port(struct ibv_context *context, uint8_t port, struct zc_device
 
 bool device_has_node(const struct zc_device *device);
 /* Of a device that is gone, whose objects have all been destroyed: nothing that the process holds hinders its removal any more. */
-void device_let_go(const struct zc_device *device);
+void device_let_go(const struct ibv_context *context);
 
 #endif

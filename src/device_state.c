@@ -35,9 +35,14 @@ bool zc_device_port_active(const char *name, uint8_t port)
     return device_sysfs_read(name, attribute, state, sizeof(state)) && strstr(state, "ACTIVE");
 }
 
+static bool node_exists(const struct ibv_context *context)
+{
+    return access(context->device->dev_path, F_OK) == 0;
+}
+
 bool device_has_node(const struct zc_device *device)
 {
-    return access(device->context->device->dev_path, F_OK) == 0;
+    return node_exists(device->context);
 }
 
 bool zc_device_gone(const struct zc_device *device)
@@ -52,12 +57,23 @@ void zc_device_tell_gone(struct zc_device *device)
 
 /* librdmacm (rdma-core 44) keeps a context open until its list of devices shows that the device is missing, and where the last one
  * is missing it looks at no list. So the kernel's side of the context is closed under it; what it holds it frees when it knows. */
-void device_let_go(const struct zc_device *device)
+void device_let_go(const struct ibv_context *context)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
         return;
-    dup3(null, device->context->async_fd, O_CLOEXEC);
-    dup3(null, device->context->cmd_fd, O_CLOEXEC);
+    dup3(null, context->async_fd, O_CLOEXEC);
+    dup3(null, context->cmd_fd, O_CLOEXEC);
     close(null);
+}
+
+void zc_device_let_go_others(struct zc_device *device)
+{
+    for (unsigned i = 0; device->had_node && i < 64 && device->contexts[i]; i++) {
+        const struct ibv_context *const other = device->contexts[i];
+        if (other == device->context || device->let_go >> i & 1 || node_exists(other))
+            continue;
+        device_let_go(other);
+        device->let_go |= UINT64_C(1) << i;
+    }
 }

@@ -41,13 +41,14 @@ def as_it_was():
 class Removal:
     """`rdma link delete`: it ends when nobody has the device open any more."""
 
-    def __init__(self):
-        self.process = subprocess.Popen(["rdma", "link", "delete", "rxe0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def __init__(self, name="rxe0"):
+        self.name = name
+        self.process = subprocess.Popen(["rdma", "link", "delete", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def done(self):
         output, _ = self.process.communicate(timeout=DEADLINE_S)
         assert self.process.returncode == 0, output
-        assert "rxe0" not in devices()
+        assert self.name not in devices()
 
 
 def present(daemon):
@@ -96,6 +97,25 @@ def test_link_down_and_up(start):
     assert requester.run(*SHORT, *SMALL, peer=responder.address)["state"] == "done"
     idle.again()
     idle.kernel_again()
+
+
+@pytest.fixture
+def second_device():
+    """rxe1 on an interface of its own."""
+    subprocess.run(["ip", "link", "add", "d1", "mtu", "9000", "up", "type", "dummy"], check=True)
+    subprocess.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "d1"], check=True)
+    yield "rxe1"
+    subprocess.run(["ip", "link", "delete", "d1"], check=True)
+
+
+def test_another_device_is_taken_away(second_device, start):
+    """One that the daemon does not use: its removal is not held up, and what is served goes on."""
+    daemon = start(device="rxe0")
+    assert second_device in daemon.zcctl("devices").stdout
+    Removal(second_device).done()
+    assert second_device not in daemon.zcctl("devices").stdout
+    daemon.serves()
+    assert daemon.call("stats")["device_removals"] == 0
 
 
 def test_device_is_taken_away(start):
