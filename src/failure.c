@@ -65,8 +65,8 @@ static bool may_be_lost(enum ibv_wc_status status)
     return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_REM_ACCESS_ERR;
 }
 
-/* What the peer said of its end, or the end of the device, explains any status. Without a word of it, its end explains those that a connection's end makes, and
- * any other is the cause of it. */
+/* What the peer said of its end, or the end of the device, explains any status. Without a word of it, its end explains those that a
+ * connection's end makes, and any other is the cause of it. */
 static bool explains(int lost, enum ibv_wc_status status)
 {
     return lost == -ESHUTDOWN || lost == -ENODEV || (lost < 0 && (status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR));
