@@ -220,8 +220,12 @@ class Daemon:
 
     def zcctl(self, *arguments, status=0, **changes):
         """Runs zcctl to its end and asserts its exit status (None: any)."""
-        done = subprocess.run(self.command(*arguments), env=environment(**changes), stdin=subprocess.DEVNULL, text=True,
-                              capture_output=True, timeout=4 * DEADLINE_S)
+        def once(*more):
+            return subprocess.run(self.command(*arguments, *more), env=environment(**changes), stdin=subprocess.DEVNULL, text=True,
+                                  capture_output=True, timeout=4 * DEADLINE_S)
+        done = once()
+        if status == 0 and done.returncode == 1 and "completed within the window of" in done.stderr:
+            done = once("--measure", 2)  # others had the CPUs for the whole of a short window
         assert status is None or done.returncode == status, \
             f"zcctl {arguments} ended with {done.returncode}\nstderr: {done.stderr}{self.fate()}\nstdout: {done.stdout[:500]}"
         return done
