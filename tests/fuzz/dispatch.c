@@ -28,7 +28,9 @@ static const char stored[] = "20261129T190102Z-copy_blocking-3f9a";
 /* ---- what stands for the device and for peers (--wrap) */
 
 const struct zc_device_info *__wrap_zc_device_info(const struct zc_device *device);
-void __wrap_zc_responder_stats(const struct zc_responder *responder, struct zc_responder_stats *stats);
+void __wrap_serving_stats(const struct daemon *daemon, struct zc_responder_stats *stats);
+const char *__wrap_serving_port_state(const struct daemon *daemon);
+uint64_t __wrap_presence_removals(const struct daemon *daemon);
 size_t __wrap_zc_responder_sessions(const struct zc_responder *responder, struct zc_session_info *infos, size_t max);
 bool __wrap_zc_responder_close_session(struct zc_responder *responder, uint64_t id);
 uint16_t __wrap_zc_responder_port(const struct zc_responder *responder);
@@ -42,10 +44,22 @@ const struct zc_device_info *__wrap_zc_device_info(const struct zc_device *devic
     return &info;
 }
 
-void __wrap_zc_responder_stats(const struct zc_responder *responder, struct zc_responder_stats *stats)
+void __wrap_serving_stats(const struct daemon *daemon, struct zc_responder_stats *stats)
 {
-    (void)responder;
+    (void)daemon;
     memset(stats, 0, sizeof *stats);
+}
+
+const char *__wrap_serving_port_state(const struct daemon *daemon)
+{
+    (void)daemon;
+    return "ACTIVE";
+}
+
+uint64_t __wrap_presence_removals(const struct daemon *daemon)
+{
+    (void)daemon;
+    return 0;
 }
 
 size_t __wrap_zc_responder_sessions(const struct zc_responder *responder, struct zc_session_info *infos, size_t max)
@@ -154,6 +168,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     log_set_level(ZC_LOG_ERROR - 1);
     HOLDS(mkdtemp(folder) && atexit(clean_up) == 0 && loop_create(&daemon_.loop) == 0);
     control.loop = runs.loop = daemon_.loop;
+    daemon_.responder = (struct zc_responder *)&daemon_;    /* there is one, and it is not looked into */
     daemon_.store = store_create(folder);
     runs.store = store_create("/proc/no/such/folder");      /* no disk for what is not looked at */
     HOLDS(daemon_.store && runs.store && store_check(daemon_.store, &err) == 0);
