@@ -32,6 +32,13 @@ static void *keep(void *arg)
     return NULL;
 }
 
+static void release(struct zc_keeper *keeper)
+{
+    pthread_cond_destroy(&keeper->changed);
+    pthread_mutex_destroy(&keeper->lock);
+    free(keeper);
+}
+
 int zc_keeper_create(struct zc_connection *connection, struct zc_keeper **keeper, struct zc_error *err)
 {
     pthread_condattr_t monotonic;
@@ -53,9 +60,7 @@ int zc_keeper_create(struct zc_connection *connection, struct zc_keeper **keeper
         *keeper = made;
         return 0;
     }
-    pthread_cond_destroy(&made->changed);
-    pthread_mutex_destroy(&made->lock);
-    free(made);
+    release(made);
     return zc_error_set(err, ZC_ERR_RESOURCE, -rc, NULL, "cannot start a thread that keeps the session alive: %s", strerror(rc));
 }
 
@@ -77,7 +82,5 @@ void zc_keeper_destroy(struct zc_keeper *keeper)
     pthread_cond_signal(&keeper->changed);
     pthread_mutex_unlock(&keeper->lock);
     pthread_join(keeper->thread, NULL);
-    pthread_cond_destroy(&keeper->changed);
-    pthread_mutex_destroy(&keeper->lock);
-    free(keeper);
+    release(keeper);
 }
