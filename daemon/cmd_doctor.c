@@ -103,8 +103,8 @@ static json_t *encode_findings(const struct examination *examination)
 
 static json_t *encode(const struct examination *examination)
 {
-    return json_pack("{s:i, s:o, s:o, s:o}", "schema_version", ZC_DOCTOR_SCHEMA_VERSION, "device", zc_json_text(examination->facts.device.name), "peer",
-                     zc_json_text(examination->facts.peer.name), "findings", encode_findings(examination));
+    return json_pack("{s:i, s:o, s:o, s:o}", "schema_version", ZC_DOCTOR_SCHEMA_VERSION, "device",
+                     zc_json_text(examination->facts.device.name), "peer", zc_json_text(examination->facts.peer.name), "findings", encode_findings(examination));
 }
 
 static void on_done(struct worker_job *job, bool worked)

@@ -91,8 +91,8 @@ static int create_responder(struct daemon *daemon, struct zc_error *err)
         .device = daemon->device, .region = daemon->region, .listen_address = any_address(listen->address) ? NULL : listen->address,
         .port = listen->port, .max_sessions = config->max_sessions, .max_qps_per_session = config->max_qps_per_session,
         .max_sessions_per_peer = config->max_sessions_per_peer, .allow = &allow, .key = daemon->key,
-        .sessions_before = daemon->serving->before.sessions_total, .hello_timeout_ms = HELLO_TIMEOUT_MS, .idle_timeout_ms = config->idle_timeout_s * 1000,
-        .keepalive_interval_ms = config->keepalive_interval_s * 1000, .log = on_log,
+        .sessions_before = daemon->serving->before.sessions_total, .hello_timeout_ms = HELLO_TIMEOUT_MS,
+        .idle_timeout_ms = config->idle_timeout_s * 1000, .keepalive_interval_ms = config->keepalive_interval_s * 1000, .log = on_log,
         .port_changed = on_port_changed, .device_lost = on_device_lost, .device_arg = daemon,
     };
     if (zc_networks_parse(config->allow, &allow, err) != 0)
